@@ -1,7 +1,14 @@
 //! Low-latency messaging runtime for servers.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[allow(unreachable_pub, dead_code, reason = "models, fuzzers and benches see more than users do")]
+pub mod flow;
+
+#[allow(
+    unreachable_pub,
+    dead_code,
+    unused_imports,
+    reason = "models, fuzzers and benches see more than users do"
+)]
 mod sync;
 
 #[cfg(feature = "unstable-internals")]
