@@ -1,0 +1,18 @@
+//! Every maximum of the wire.
+
+/// Largest packet accepted unless a setting says otherwise, in bytes; the reference broker's
+/// `imq.message.max_size` of 70 MiB.
+pub const PACKET_BYTES_MAX: u32 = 73_400_320;
+
+/// Largest packet accepted before login, in bytes. A HELLO or AUTHENTICATE has a few hundred.
+pub const PACKET_BEFORE_LOGIN_BYTES_MAX: u32 = 64 * 1024;
+
+/// Most properties read from one table. A name takes at least three bytes, so this is far above
+/// what fits into a sensible packet and far below what would exhaust memory.
+pub const PROPERTIES_MAX: usize = 16_384;
+
+/// Longest string of a variable header, in bytes: its length is a signed 16-bit number.
+pub const VARIABLE_STRING_BYTES_MAX: usize = 32_767;
+
+/// Longest string of a property table, in bytes: its length is an unsigned 16-bit number.
+pub const PROPERTY_STRING_BYTES_MAX: usize = 65_535;

@@ -1,0 +1,98 @@
+//! A packet: its header decoded, everything else as the bytes it came in.
+
+use bytes::Bytes;
+
+use super::{DecodeError, HEADER_LEN, Header, PropertyError, PropertyTable, VariableHeader};
+
+/// One packet of the protocol.
+///
+/// Shape: the decoded header and the whole packet's bytes; sections are slices of them, so a body
+/// is shared and never copied. Cloning copies the header and counts a reference.
+#[derive(Debug, Clone)]
+pub struct Packet {
+    header: Header,
+    bytes: Bytes,
+}
+
+impl Packet {
+    /// Takes exactly one packet's bytes.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if the header is wrong or its size is not that of `bytes`.
+    pub fn decode(bytes: Bytes) -> Result<Self, DecodeError> {
+        let wrong = || DecodeError::Size { found: i32::try_from(bytes.len()).unwrap_or(i32::MAX) };
+        let header = bytes.first_chunk::<HEADER_LEN>().ok_or_else(wrong)?;
+        let header = Header::decode(header)?;
+        if header.size as usize != bytes.len() {
+            return Err(wrong());
+        }
+        Ok(Self { header, bytes })
+    }
+
+    /// The fixed header.
+    #[must_use]
+    pub const fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The whole packet's bytes.
+    #[must_use]
+    pub const fn raw(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// The bytes of the variable header; may be empty.
+    #[must_use]
+    pub fn variable_bytes(&self) -> &[u8] {
+        self.bytes.get(HEADER_LEN..self.property_offset()).unwrap_or_default()
+    }
+
+    /// The variable header, decoded.
+    ///
+    /// # Errors
+    /// [`DecodeError::Variable`].
+    pub fn variable(&self) -> Result<VariableHeader<'_>, DecodeError> {
+        VariableHeader::decode(self.variable_bytes())
+    }
+
+    /// The bytes of the property table; may be empty.
+    #[must_use]
+    pub fn property_bytes(&self) -> &[u8] {
+        self.bytes.get(self.property_offset()..self.body_offset()).unwrap_or_default()
+    }
+
+    /// The property table, checked.
+    ///
+    /// # Errors
+    /// [`PropertyError`] if the table cannot be read.
+    pub fn properties(&self) -> Result<PropertyTable<'_>, PropertyError> {
+        PropertyTable::new(self.property_bytes())
+    }
+
+    /// The body's bytes; may be empty.
+    #[must_use]
+    pub fn body_bytes(&self) -> &[u8] {
+        self.bytes.get(self.body_offset()..).unwrap_or_default()
+    }
+
+    /// The body, shared.
+    #[must_use]
+    pub fn body(&self) -> Bytes {
+        self.bytes.slice(self.body_offset().min(self.bytes.len())..)
+    }
+
+    /// Properties and body, shared: what a delivery leaves untouched.
+    #[must_use]
+    pub fn tail(&self) -> Bytes {
+        self.bytes.slice(self.property_offset().min(self.bytes.len())..)
+    }
+
+    fn property_offset(&self) -> usize {
+        self.header.property_offset as usize
+    }
+
+    fn body_offset(&self) -> usize {
+        // The header was checked: the sum lies within the packet.
+        self.property_offset() + self.header.property_size as usize
+    }
+}
