@@ -11,9 +11,14 @@ pub mod flow;
 )]
 mod sync;
 
-#[cfg(all(feature = "wire", not(loom)))]
+#[cfg(all(feature = "wire", not(loom), not(feature = "unstable-internals")))]
 #[allow(unreachable_pub, dead_code, reason = "each side of a connection uses its half")]
 mod proto;
+// Declared a second time, because what is private cannot be shown by `internals`.
+#[cfg(all(feature = "wire", not(loom), feature = "unstable-internals"))]
+#[doc(hidden)]
+#[allow(dead_code, reason = "each side of a connection uses its half")]
+pub mod proto;
 #[cfg(all(feature = "wire", not(loom)))]
 pub mod wire;
 
@@ -23,5 +28,12 @@ pub mod internals {
     //! What models, fuzzers and benches need and users don't. No promise about any of it.
     #[cfg(all(feature = "wire", not(loom)))]
     pub use crate::proto;
-    pub use crate::sync;
+    pub mod sync {
+        //! The facade over what threads share, and what is built from it alone.
+        pub use crate::sync::{
+            Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Entered, Gate, Inbox, Mailbox,
+            Ordering, Queue, Snapshot, UnsafeCell, Wake, broken, edge, fence, fence_edge, sized,
+            spin,
+        };
+    }
 }

@@ -201,8 +201,15 @@ impl Buffer {
 
     /// Counts `count` messages of together `bytes` bytes out.
     pub fn discarded_sized(&self, count: u32, bytes: u64) -> Option<Resume> {
-        self.adjust_bytes(bytes, u64::saturating_sub);
-        self.change(|word| Word { buffered: word.buffered.saturating_sub(count), ..word })
+        if !broken("buffer.bytes_first") {
+            self.adjust_bytes(bytes, u64::saturating_sub);
+        }
+        let resume =
+            self.change(|word| Word { buffered: word.buffered.saturating_sub(count), ..word });
+        if broken("buffer.bytes_first") {
+            self.adjust_bytes(bytes, u64::saturating_sub);
+        }
+        resume
     }
 
     /// Empties the count: everything buffered went back to the sender (recover, rollback).
@@ -296,7 +303,7 @@ impl Buffer {
             // or by settings that another thread has just changed: the last exchange judges all.
             // Success AcqRel (B1): what this thread did with the messages comes before, and who
             // resumes sees what the others did. Failure Acquire: the next look.
-            let success = edge("buffer.change", Ordering::AcqRel, Ordering::Acquire);
+            let success = edge("buffer.change", Ordering::AcqRel, Ordering::Relaxed);
             match self.word.compare_exchange_weak(seen, word.pack(), success, look) {
                 Ok(_) => return due.then(|| limits.resume(next.buffered)),
                 Err(now) => seen = now,

@@ -193,18 +193,18 @@ impl Window {
 
     /// Applies `next` (`None` = leave it) and says whether that opened a paused window.
     fn change(&self, next: impl Fn(Word) -> Option<Word>) -> Resumed {
-        // Acquire (W2): see what the takers did, for a caller that restarts dispatch.
-        let acquire = edge("window.change_look", Ordering::Acquire, Ordering::Relaxed);
-        let mut seen = self.word.load(acquire);
+        // Relaxed: a guess, checked by the exchange; nothing else is read before it.
+        let mut seen = self.word.load(Ordering::Relaxed);
         loop {
             let word = Word::unpack(seen);
             let Some(next) = next(word) else { return Resumed { was_paused: false } };
             // Forbids that two resumers both learn that the window was paused, and that a taker
             // or giver in between is overwritten: the exchange replaces exactly what was judged.
-            // Success AcqRel: Release (W1) hands on what led to the credit; Acquire (W2), because
-            // the value may have come back since the look. Failure Acquire: the next look.
-            let success = edge("window.change", Ordering::AcqRel, Ordering::Acquire);
-            match self.word.compare_exchange_weak(seen, next.pack(), success, acquire) {
+            // Success AcqRel: Release (W1) hands on what led to the new credit; Acquire (W2): a
+            // caller that restarts dispatch sees what the takers did. Failure Relaxed: a guess.
+            let success = edge("window.change", Ordering::AcqRel, Ordering::Relaxed);
+            let failure = Ordering::Relaxed;
+            match self.word.compare_exchange_weak(seen, next.pack(), success, failure) {
                 Ok(_) => return Resumed { was_paused: word.shut && !next.shut },
                 Err(now) => seen = now,
             }

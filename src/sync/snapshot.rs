@@ -14,6 +14,8 @@
 //! the newest one in a loom atomic, so a reader may see an older value, as it may in reality.
 
 use super::Arc;
+#[cfg(loom)]
+use super::{Ordering, broken, edge};
 
 /// An immutable value behind an atomically swapped pointer.
 #[derive(Debug)]
@@ -93,43 +95,46 @@ impl<T> Snapshot<T> {
 
     /// Runs `f` on the newest value this thread can see.
     pub fn read<R>(&self, f: impl FnOnce(&T) -> R) -> R {
-        // Acquire (S1): pairs with the exchange or swap that published the index.
-        let index = self.newest.load(super::Ordering::Acquire);
-        f(&self.at(index))
+        f(&self.at(self.newest.load(read_order())))
     }
 
     /// The newest value, to keep.
     pub fn load_full(&self) -> Arc<T> {
-        // Acquire (S1), as in `read`.
-        self.at(self.newest.load(super::Ordering::Acquire))
+        self.at(self.newest.load(read_order()))
     }
 
     /// Replaces the value.
     pub fn publish(&self, value: T) {
         let index = self.append(Arc::new(value));
         // AcqRel (S1): publishes the value; the acquire half keeps publishes in one order.
-        self.newest.swap(index, super::Ordering::AcqRel);
+        let order = edge("snapshot.publish", Ordering::AcqRel, Ordering::Relaxed);
+        self.newest.swap(index, order);
     }
 
     /// Replaces the value by `f` of it, as in the real one.
     pub fn update(&self, f: impl Fn(&T) -> Option<T>) -> (Arc<T>, Option<Arc<T>>) {
-        // Acquire (S1), as in `read`.
-        let mut index = self.newest.load(super::Ordering::Acquire);
+        let mut index = self.newest.load(read_order());
         loop {
             let seen = self.at(index);
             let Some(next) = f(&seen) else { return (seen, None) };
             let next = Arc::new(next);
             let new_index = self.append(Arc::clone(&next));
+            if broken("snapshot.update") {
+                self.newest.swap(new_index, Ordering::AcqRel);
+                return (seen, Some(next));
+            }
             // AcqRel (S1): forbids two updates from the same value; failure re-reads.
-            match self.newest.compare_exchange(
-                index,
-                new_index,
-                super::Ordering::AcqRel,
-                super::Ordering::Acquire,
-            ) {
+            let failure = Ordering::Acquire;
+            match self.newest.compare_exchange(index, new_index, Ordering::AcqRel, failure) {
                 Ok(_) => return (seen, Some(next)),
                 Err(now) => index = now,
             }
         }
     }
+}
+
+/// Acquire (S1): pairs with the exchange or swap that published the index.
+#[cfg(loom)]
+fn read_order() -> Ordering {
+    edge("snapshot.read", Ordering::Acquire, Ordering::Relaxed)
 }
