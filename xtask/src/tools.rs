@@ -1,0 +1,61 @@
+//! Tools the checks need beyond cargo itself, installed when they are missing.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::runner::say;
+use crate::work::Work;
+
+/// `cargo fmt` and `cargo clippy`.
+pub fn ensure_components(work: &mut Work<'_>) -> Result<(), String> {
+    for (subcommand, component) in [("fmt", "rustfmt"), ("clippy", "clippy")] {
+        if !answers(work.cargo([subcommand, "--version"])) {
+            say(&format!("cargo {subcommand} is missing, installing it"));
+            work.run(Command::new("rustup").args(["component", "add", component]))?;
+        }
+    }
+    Ok(())
+}
+
+/// A C++ compiler: the fuzzing runtime is C++.
+pub fn ensure_cxx(work: &mut Work<'_>) -> Result<(), String> {
+    let named = std::env::var("CXX").unwrap_or_default();
+    let known = [named.as_str(), "c++", "g++", "clang++"];
+    if known.iter().any(|name| !name.is_empty() && answers(version_of(name))) {
+        return Ok(());
+    }
+    if !(is_root() && Path::new("/usr/bin/apt-get").exists()) {
+        return Err("the fuzzers need a C++ compiler (g++ or clang++); please install one".into());
+    }
+    say("a C++ compiler is missing, installing g++");
+    let mut install = Command::new("apt-get");
+    install.env("DEBIAN_FRONTEND", "noninteractive");
+    install.args(["install", "--yes", "--no-install-recommends", "g++"]);
+    work.run(Command::new("apt-get").args(["update", "--quiet"]))?;
+    work.run(&mut install).map(drop)
+}
+
+/// `cargo fuzz`.
+pub fn ensure_cargo_fuzz(work: &mut Work<'_>) -> Result<(), String> {
+    if answers(work.cargo(["fuzz", "--version"])) {
+        return Ok(());
+    }
+    say("cargo-fuzz is missing, installing it");
+    work.run(&mut work.cargo(["install", "cargo-fuzz", "--locked"])).map(drop)
+}
+
+fn version_of(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.arg("--version");
+    command
+}
+
+fn answers(mut command: Command) -> bool {
+    let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    quiet.status().is_ok_and(|status| status.success())
+}
+
+fn is_root() -> bool {
+    let output = Command::new("id").arg("-u").output();
+    output.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+}
