@@ -2,6 +2,9 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod flow;
+mod setting;
+
+pub use setting::SettingError;
 
 #[allow(
     unreachable_pub,

@@ -28,7 +28,8 @@
 //! The wire protocol, consumer and connection metering; the limits and threshold of the Message
 //! Queue client runtime: the next batch is the limit minus what is still pending.
 
-use crate::flow::{Credit, FlowSettingError};
+use crate::flow::Credit;
+use crate::setting::{SettingError, in_range};
 use crate::sync::{AtomicU64, Ordering, broken, edge};
 
 /// Messages that wait for the application, of one consumer or of one connection.
@@ -93,13 +94,13 @@ impl BufferSettings {
     /// and more is asked for at `threshold_percent` (0 … 100) of it, but always below it.
     ///
     /// # Errors
-    /// [`FlowSettingError`] if the threshold is over 100.
+    /// [`SettingError`] if the threshold is over 100.
     ///
     /// # Source
     /// `imqConsumerFlowLimit` and `imqConsumerFlowThreshold`. At 50 of 1000, more is asked for
     /// once 500 are consumed; at 10, once 900 are.
-    pub fn consumer(limit: Credit, threshold_percent: u8) -> Result<Self, FlowSettingError> {
-        FlowSettingError::check("imqConsumerFlowThreshold", threshold_percent.into(), 0, 100)?;
+    pub fn consumer(limit: Credit, threshold_percent: u8) -> Result<Self, SettingError> {
+        in_range("imqConsumerFlowThreshold", threshold_percent, 0, 100)?;
         Ok(Self::checked(limit, threshold_percent))
     }
 

@@ -28,7 +28,7 @@
 //! let resume = buffer.consumed().expect("two of four are left, that is half");
 //! assert_eq!(resume.size, 2);
 //! assert!(window.resume(Credit::Limited(resume.size)).was_paused);
-//! # Ok::<(), tidegate::flow::FlowSettingError>(())
+//! # Ok::<(), tidegate::SettingError>(())
 //! ```
 
 mod buffer;
@@ -40,5 +40,5 @@ mod window;
 pub use buffer::{Buffer, BufferSettings, Resume};
 pub use credit::Credit;
 pub use meter::{Admitted, Meter};
-pub use settings::{FlowSettingError, FlowSettings};
+pub use settings::FlowSettings;
 pub use window::{Resumed, Taken, Window};

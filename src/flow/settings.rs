@@ -1,6 +1,7 @@
 //! Settings of flow control, under the names of the Message Queue client runtime.
 
 use crate::flow::{BufferSettings, Credit};
+use crate::setting::{SettingError, number, switch};
 
 /// Flow control of one client connection and its consumers.
 ///
@@ -52,9 +53,9 @@ impl FlowSettings {
     /// Sets one setting from text. `Ok(false)` means that the name is none of these six.
     ///
     /// # Errors
-    /// [`FlowSettingError`] if the value is no number, or outside the allowed range; nothing is
+    /// [`SettingError`] if the value is no number, or outside the allowed range; nothing is
     /// changed then.
-    pub fn set(&mut self, name: &str, value: &str) -> Result<bool, FlowSettingError> {
+    pub fn set(&mut self, name: &str, value: &str) -> Result<bool, SettingError> {
         match name {
             "imqConsumerFlowLimit" => {
                 self.consumer_limit = limit("imqConsumerFlowLimit", value)?;
@@ -67,8 +68,8 @@ impl FlowSettings {
                 self.consumer_prefetch = switch("imqConsumerFlowLimitPrefetch", value)?;
             }
             "imqConnectionFlowCount" => {
-                let most = i32::MAX.into();
-                self.connection_count = number("imqConnectionFlowCount", value, 0, most)?;
+                let count: i32 = number("imqConnectionFlowCount", value, 0, i32::MAX)?;
+                self.connection_count = count.unsigned_abs();
             }
             "imqConnectionFlowLimitEnabled" => {
                 self.connection_limit_enabled = switch("imqConnectionFlowLimitEnabled", value)?;
@@ -114,83 +115,8 @@ impl FlowSettings {
     }
 }
 
-/// A flow setting was refused. Nothing has started with it.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum FlowSettingError {
-    /// The value is a number outside the allowed range.
-    #[error("setting {setting}: {value} is outside the allowed range {least} to {most}")]
-    OutOfRange {
-        /// Name of the setting.
-        setting: &'static str,
-        /// The value that was refused.
-        value: i64,
-        /// Smallest allowed value.
-        least: i64,
-        /// Largest allowed value.
-        most: i64,
-    },
-    /// The value is not of the setting's kind.
-    #[error("setting {setting}: \"{value}\" is not {expected}")]
-    Malformed {
-        /// Name of the setting.
-        setting: &'static str,
-        /// The text that was refused.
-        value: String,
-        /// What the setting takes.
-        expected: &'static str,
-    },
-}
-
-impl FlowSettingError {
-    pub(super) fn check(
-        setting: &'static str,
-        value: i64,
-        least: i64,
-        most: i64,
-    ) -> Result<i64, Self> {
-        if (least..=most).contains(&value) {
-            Ok(value)
-        } else {
-            Err(Self::OutOfRange { setting, value, least, most })
-        }
-    }
-}
-
-fn number<T: TryFrom<i64>>(
-    setting: &'static str,
-    value: &str,
-    least: i64,
-    most: i64,
-) -> Result<T, FlowSettingError> {
-    let number = value.trim().parse::<i64>().map_err(|_| FlowSettingError::Malformed {
-        setting,
-        value: value.to_owned(),
-        expected: "a whole number",
-    })?;
-    let checked = FlowSettingError::check(setting, number, least, most)?;
-    T::try_from(checked).map_err(|_| FlowSettingError::OutOfRange {
-        setting,
-        value: checked,
-        least,
-        most,
-    })
-}
-
-fn limit(setting: &'static str, value: &str) -> Result<Credit, FlowSettingError> {
-    number(setting, value, -1, i32::MAX.into()).map(Credit::from_wire)
-}
-
-fn switch(setting: &'static str, value: &str) -> Result<bool, FlowSettingError> {
-    match value.trim() {
-        on if on.eq_ignore_ascii_case("true") => Ok(true),
-        off if off.eq_ignore_ascii_case("false") => Ok(false),
-        _ => Err(FlowSettingError::Malformed {
-            setting,
-            value: value.to_owned(),
-            expected: "true or false",
-        }),
-    }
+fn limit(setting: &'static str, value: &str) -> Result<Credit, SettingError> {
+    number(setting, value, -1, i32::MAX).map(Credit::from_wire)
 }
 
 #[cfg(test)]
@@ -248,7 +174,7 @@ mod tests {
             ("imqConsumerFlowThreshold", "-1", "0 to 100"),
             ("imqConnectionFlowCount", "-1", "0 to 2147483647"),
             ("imqConnectionFlowLimit", "99999999999", "-1 to 2147483647"),
-            ("imqConsumerFlowLimit", "many", "a whole number"),
+            ("imqConsumerFlowLimit", "many", "-1 to 2147483647"),
             ("imqConsumerFlowLimitPrefetch", "1", "true or false"),
             ("imqConnectionFlowLimitEnabled", "", "true or false"),
         ] {

@@ -5,9 +5,12 @@
 //! no canary, or a canary no edge.
 
 use std::collections::BTreeSet;
+use std::io::Read as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use crate::support::Canary;
 use crate::{buffer, gate, mailbox, snapshot, window};
@@ -69,21 +72,21 @@ fn run(canary: &Canary) -> Outcome {
         .stderr(Stdio::null())
         .spawn()
         .expect("the test can start its own program");
-    let started = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().expect("the child is ours") {
-            break status;
-        }
-        if started.elapsed() > PATIENCE {
-            child.kill().expect("the child is ours");
-            child.wait().expect("the child is ours");
-            return Outcome::TimedOut;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
-    let mut said = String::new();
+    // Its output ends when it does. Read elsewhere, so that the wait for it has a limit.
     let mut pipe = child.stdout.take().expect("it was piped");
-    std::io::Read::read_to_string(&mut pipe, &mut said).expect("a test's output is text");
+    let (ended, end) = mpsc::channel();
+    let reader = thread::spawn(move || {
+        let mut said = String::new();
+        pipe.read_to_string(&mut said).expect("a test's output is text");
+        ended.send(said).ok();
+    });
+    let said = end.recv_timeout(PATIENCE);
+    if said.is_err() {
+        child.kill().expect("the child is ours");
+    }
+    let status = child.wait().expect("the child is ours");
+    reader.join().expect("the reader does not panic");
+    let Ok(said) = said else { return Outcome::TimedOut };
     match (said.contains("running 1 test"), status.success()) {
         (false, _) => Outcome::NoSuchModel,
         (true, true) => Outcome::Passed,
