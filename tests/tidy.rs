@@ -1,7 +1,7 @@
 //! Reads the source text and holds what neither the compiler nor a lint can: which module may
 //! use which, where models, clocks and locks may be named, how long a file may be, and that
 //! nothing was left lying about.
-#![allow(missing_docs, reason = "a test program")]
+#![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
 use std::fmt::Write as _;
 use std::fs;

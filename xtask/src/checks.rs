@@ -15,7 +15,7 @@ const FUZZ_SECONDS: u64 = 5;
 /// Seconds each fuzz target runs by `cargo xtask fuzz`, unless told otherwise.
 pub const FUZZ_SECONDS_ALONE: u64 = 10;
 
-/// What the models are built with; the style of the models, and their overflow checks.
+/// What the models are built with: modelled primitives, and loom's own checks of itself.
 const LOOM_FLAGS: &str = "--cfg loom -C debug-assertions";
 
 /// Switches a model may make where it need not; 2 finds nearly all, 3 takes hours.
@@ -125,7 +125,9 @@ fn tests(work: &mut Work<'_>) -> Result<(), String> {
         "--tests",
         "--no-fail-fast",
     ]);
-    every(work, [command])
+    every(work, [command])?;
+    // A filter gone wrong must not look like success.
+    if work.counts().0 == 0 { Err("no test ran".into()) } else { Ok(()) }
 }
 
 fn doc_tests(work: &mut Work<'_>) -> Result<(), String> {
@@ -151,29 +153,23 @@ fn models(work: &mut Work<'_>) -> Result<(), String> {
 fn run_models(work: &mut Work<'_>, filter: Option<&str>) -> Result<(), String> {
     let mut command = work.cargo(["test", "--release", "--no-fail-fast"]);
     command.args(["--manifest-path", "loom-tests/Cargo.toml", "--target-dir", "target/loom"]);
-    // One test at a time, so that a model's count stands behind its name.
-    command.args(["--", "--nocapture", "--test-threads=1"]).args(filter);
-    command.env("RUSTFLAGS", LOOM_FLAGS).env("LOOM_LOG", "loom::model=info");
+    if let Some(filter) = filter {
+        command.args(["--", filter]);
+    }
+    command.env("RUSTFLAGS", LOOM_FLAGS);
     if std::env::var_os("LOOM_MAX_PREEMPTIONS").is_none() {
         command.env("LOOM_MAX_PREEMPTIONS", LOOM_PREEMPTIONS);
     }
-    let mut explored = Vec::new();
-    let mut current = String::new();
-    let result = work.run_with(&mut command, |line| {
-        if let Some(rest) = line.strip_prefix("test ") {
-            current = rest.split(" ... ").next().unwrap_or(rest).to_owned();
-        }
-        if let Some((_, count)) = line.split_once("Completed in ") {
-            let count = count.split(' ').next().unwrap_or(count);
-            explored.push((current.clone(), count.to_owned()));
-        }
-        let noise = line.trim().is_empty() || line.contains(" INFO ");
-        (!noise).then(|| line.to_owned())
-    });
-    for (model, count) in &explored {
-        say(&format!("   {model}: {count} executions"));
+    let lines = work.run(&mut command)?;
+    // Each model says on a line of its own what it explored; here they stand together.
+    let mut models: Vec<_> = lines.iter().filter(|line| line.starts_with("model ")).collect();
+    models.sort();
+    let canaries = lines.iter().filter(|line| line.starts_with("canary ")).count();
+    say(&format!("\n{} models explored, {canaries} canaries:", models.len()));
+    for model in &models {
+        say(&format!("   {model}"));
     }
-    result.map(drop)
+    Ok(())
 }
 
 fn fuzzers(work: &mut Work<'_>) -> Result<(), String> {

@@ -76,15 +76,6 @@ impl<'a> Work<'a> {
     ///
     /// Output is passed on as it comes. Lines in which a test runner sums up are counted.
     pub fn run(&mut self, command: &mut Command) -> Result<Vec<String>, String> {
-        self.run_with(command, |line| Some(line.to_owned()))
-    }
-
-    /// As [`Work::run`], but shows what `show` makes of each line of standard output.
-    pub fn run_with(
-        &mut self,
-        command: &mut Command,
-        mut show: impl FnMut(&str) -> Option<String>,
-    ) -> Result<Vec<String>, String> {
         let shown = describe(command);
         say(&format!("$ {shown}"));
         let mut child = command
@@ -101,14 +92,13 @@ impl<'a> Work<'a> {
             match lines.recv_timeout(LOOK_INTERVAL) {
                 Ok(Line::Out(line)) => {
                     self.count_summary(&line);
-                    if let Some(text) = show(&line) {
-                        say(&text);
-                    }
+                    say(&line);
                     seen.push(line);
                     continue;
                 }
                 Ok(Line::Err(line)) => {
                     complain(&line);
+                    seen.push(line);
                     continue;
                 }
                 Err(RecvTimeoutError::Disconnected) if ended.is_some() => break,
