@@ -3,6 +3,7 @@
 
 pub mod flow;
 mod setting;
+pub mod throttle;
 
 pub use setting::SettingError;
 

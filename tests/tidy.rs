@@ -46,7 +46,7 @@ const ABOVE_REACTOR: &[&str] = &[
 ];
 
 /// Modules everybody may use.
-const FREE: &[&str] = &["limits"];
+const FREE: &[&str] = &["limits", "setting"];
 
 /// Calls that are allowed in a few places only: the call, and the beginnings of those paths.
 const PLACES: &[(&str, &[&str])] = &[
