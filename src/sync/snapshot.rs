@@ -125,7 +125,8 @@ impl<T> Snapshot<T> {
             }
             // AcqRel (S1): forbids two updates from the same value; failure re-reads.
             let failure = Ordering::Acquire;
-            match self.newest.compare_exchange(index, new_index, Ordering::AcqRel, failure) {
+            let success = edge("snapshot.exchange", Ordering::AcqRel, Ordering::Relaxed);
+            match self.newest.compare_exchange(index, new_index, success, failure) {
                 Ok(_) => return (seen, Some(next)),
                 Err(now) => index = now,
             }

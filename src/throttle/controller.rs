@@ -34,7 +34,7 @@ use crate::throttle::{ChannelSettings, Indication, StressPolicy, Throttle, Throt
 #[derive(Debug)]
 pub struct JobController {
     policy: StressPolicy,
-    by_name: BTreeMap<Arc<str>, usize>,
+    by_name: BTreeMap<String, usize>,
     channels: Vec<Channel>,
     /// Channels that may have something to tell; each at most once.
     due: VecDeque<usize>,
@@ -49,7 +49,7 @@ pub enum JobEvent {
     /// not be started is reported by [`JobController::handle_job_ended`].
     Start {
         /// The channel.
-        channel: Arc<str>,
+        channel: String,
         /// How many, at least 1.
         jobs: u32,
         /// What the jobs pass to [`Throttle::admit`].
@@ -59,7 +59,7 @@ pub enum JobEvent {
     /// message (those that ask [`Throttle::admit`] do so by themselves).
     Changed {
         /// The channel.
-        channel: Arc<str>,
+        channel: String,
         /// Its new state.
         state: ThrottleState,
         /// How many jobs must leave.
@@ -124,7 +124,7 @@ impl JobController {
         }
         let throttle = Arc::new(Throttle::new(self.policy, settings));
         let channel = Channel {
-            name: Arc::from(name),
+            name: name.to_owned(),
             throttle: Arc::clone(&throttle),
             backlog: 0,
             generation: 0,
@@ -132,7 +132,7 @@ impl JobController {
             leaving: 0,
             due: false,
         };
-        self.by_name.insert(Arc::clone(&channel.name), self.channels.len());
+        self.by_name.insert(name.to_owned(), self.channels.len());
         self.channels.push(channel);
         Ok(throttle)
     }
@@ -145,7 +145,7 @@ impl JobController {
 
     /// Names of the channels, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.by_name.keys().map(|name| &**name)
+        self.by_name.keys().map(String::as_str)
     }
 
     /// Jobs of a channel: running, and leaving.
@@ -226,7 +226,7 @@ impl JobController {
 
 #[derive(Debug)]
 struct Channel {
-    name: Arc<str>,
+    name: String,
     throttle: Arc<Throttle>,
     backlog: u64,
     /// The generation that `running` belongs to.
@@ -249,7 +249,7 @@ impl Channel {
             self.generation = state.generation();
             let leaving = std::mem::take(&mut self.running);
             self.leaving = self.leaving.saturating_add(leaving);
-            return Some(JobEvent::Changed { channel: Arc::clone(&self.name), state, leaving });
+            return Some(JobEvent::Changed { channel: self.name.clone(), state, leaving });
         }
         let present = self.running.saturating_add(self.leaving);
         let jobs = state.wanted(self.backlog).saturating_sub(present);
@@ -258,7 +258,7 @@ impl Channel {
         }
         self.running += jobs;
         let generation = self.generation;
-        Some(JobEvent::Start { channel: Arc::clone(&self.name), jobs, generation })
+        Some(JobEvent::Start { channel: self.name.clone(), jobs, generation })
     }
 }
 

@@ -13,13 +13,20 @@ use std::thread;
 use std::time::Duration;
 
 use crate::support::Canary;
-use crate::{buffer, gate, mailbox, snapshot, window};
+use crate::{buffer, gate, mailbox, snapshot, throttle, window};
 
 /// Every canary: a file of models adds its own table here.
 fn canaries() -> impl Iterator<Item = &'static Canary> {
-    [gate::CANARIES, mailbox::CANARIES, snapshot::CANARIES, window::CANARIES, buffer::CANARIES]
-        .into_iter()
-        .flatten()
+    [
+        gate::CANARIES,
+        mailbox::CANARIES,
+        snapshot::CANARIES,
+        window::CANARIES,
+        buffer::CANARIES,
+        throttle::CANARIES,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// How long a broken model may look for its failure.

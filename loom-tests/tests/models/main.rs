@@ -7,4 +7,5 @@ mod gate;
 mod mailbox;
 mod snapshot;
 mod support;
+mod throttle;
 mod window;

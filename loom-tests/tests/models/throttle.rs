@@ -1,0 +1,97 @@
+//! `throttle/channel.rs`: the states form one line, whoever changes them at the same time.
+
+use std::time::Duration;
+
+use loom::sync::Arc;
+use loom::thread;
+use tidegate::throttle::{ChannelSettings, Indication, StressPolicy, Throttle};
+
+use crate::support::{Canary, Evidence, canary, model};
+
+pub const CANARIES: &[Canary] = &[
+    canary("snapshot.update", "throttle::one_indication_of_a_burst_is_heard"),
+    canary("snapshot.update", "throttle::every_change_is_made_from_the_current_state"),
+    canary("snapshot.exchange", "throttle::a_job_sees_what_led_to_its_generation"),
+];
+
+const fn s(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn throttle() -> Throttle {
+    Throttle::new(StressPolicy::default(), ChannelSettings::new(10, 7).unwrap())
+}
+
+#[test]
+fn one_indication_of_a_burst_is_heard() {
+    model("one_indication_of_a_burst_is_heard", || {
+        let throttle = Arc::new(throttle());
+        let other = Arc::clone(&throttle);
+        let thread = thread::spawn(move || other.stress(s(1)));
+        let heard = [throttle.stress(s(1)), thread.join().unwrap()]
+            .iter()
+            .filter(|indication| matches!(indication, Indication::Raised(_)))
+            .count();
+        assert_eq!(heard, 1);
+        let state = throttle.state();
+        assert_eq!((state.depth(), state.job_limit(), state.generation()), (50, 5, 1));
+    });
+}
+
+#[test]
+fn every_change_is_made_from_the_current_state() {
+    model("every_change_is_made_from_the_current_state", || {
+        let throttle = Arc::new(throttle());
+        assert!(matches!(throttle.stress(s(0)), Indication::Raised(_)));
+        let other = Arc::clone(&throttle);
+        // A step back is due, and the next indication comes.
+        let thread = thread::spawn(move || other.tick(s(120)));
+        let raised = match throttle.stress(s(120)) {
+            Indication::Raised(change) => change,
+            other => panic!("outside the blackout, and {other:?}"),
+        };
+        let state = throttle.state();
+        if let Some(lowered) = thread.join().unwrap() {
+            assert_eq!((raised.before, raised.after), (lowered.after, state));
+            assert_eq!((state.depth(), state.generation()), (50, 3));
+        } else {
+            assert_eq!((state.depth(), state.generation()), (250, 2));
+        }
+    });
+}
+
+#[test]
+fn a_job_sees_what_led_to_its_generation() {
+    model("a_job_sees_what_led_to_its_generation", || {
+        let shared = Arc::new((throttle(), Evidence::new()));
+        let job = Arc::clone(&shared);
+        let thread = thread::spawn(move || {
+            if job.0.read(|state| state.generation()) == 1 {
+                assert_eq!(job.1.find(), 1);
+            }
+        });
+        shared.1.leave(1);
+        assert!(matches!(shared.0.stress(s(1)), Indication::Raised(_)));
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn processed_messages_are_counted_once_each() {
+    model("processed_messages_are_counted_once_each", || {
+        let throttle = Arc::new(throttle());
+        for now in [0, 60] {
+            assert!(matches!(throttle.stress(s(now)), Indication::Raised(_)));
+        }
+        assert!(throttle.tick(s(180)).is_some());
+        let other = Arc::clone(&throttle);
+        let thread = thread::spawn(move || other.processed(5000));
+        throttle.processed(5000);
+        // Too early or in time, depending on who was first; but at the latest now.
+        let early = throttle.tick(s(181));
+        thread.join().unwrap();
+        let late = throttle.tick(s(181));
+        assert!(early.is_some() != late.is_some());
+        assert_eq!(throttle.state().level(), 0);
+    });
+}
