@@ -15,6 +15,8 @@ pub use setting::SettingError;
 )]
 mod sync;
 
+#[cfg(all(feature = "wire", not(loom)))]
+pub mod message;
 #[cfg(all(feature = "wire", not(loom), not(feature = "unstable-internals")))]
 #[allow(unreachable_pub, dead_code, reason = "each side of a connection uses its half")]
 mod proto;

@@ -22,7 +22,7 @@ pub struct PacketBuilder {
     header: Header,
     variable: BytesMut,
     table: TableWriter,
-    application: BytesMut,
+    application: Bytes,
     body: Bytes,
 }
 
@@ -46,7 +46,7 @@ impl PacketBuilder {
             },
             variable: BytesMut::new(),
             table: TableWriter::new(),
-            application: BytesMut::new(),
+            application: Bytes::new(),
             body: Bytes::new(),
         }
     }
@@ -131,8 +131,17 @@ impl PacketBuilder {
     /// # Errors
     /// [`PropertyError::TooLong`] if a name or string does not fit.
     pub fn properties(mut self, properties: &Properties) -> Result<Self, PropertyError> {
-        properties.encode(&mut self.application)?;
+        let mut table = BytesMut::new();
+        properties.encode(&mut table)?;
+        self.application = table.freeze();
         Ok(self)
+    }
+
+    /// Puts a property table in its wire form in place of protocol properties; it is not checked.
+    #[must_use]
+    pub fn property_section(mut self, table: impl Into<Bytes>) -> Self {
+        self.application = table.into();
+        self
     }
 
     /// Sets the variable header.
@@ -159,8 +168,11 @@ impl PacketBuilder {
     /// limit first.
     #[must_use]
     pub fn finish_parts(mut self) -> (BytesMut, Bytes) {
-        let table =
-            if self.application.is_empty() { self.table.finish() } else { self.application };
+        let table = if self.application.is_empty() {
+            self.table.finish().freeze()
+        } else {
+            self.application
+        };
         let offset = HEADER_LEN + self.variable.len();
         let size = offset + table.len() + self.body.len();
         let checked =

@@ -16,3 +16,15 @@ pub const VARIABLE_STRING_BYTES_MAX: usize = 32_767;
 
 /// Longest string of a property table, in bytes: its length is an unsigned 16-bit number.
 pub const PROPERTY_STRING_BYTES_MAX: usize = 65_535;
+
+/// Most values read from one serialized map or stream. A value can take a single byte on the wire
+/// and some forty in memory.
+pub const JAVA_ITEMS_MAX: usize = 1 << 20;
+
+/// Most text that references may repeat in one serialized map or stream, in bytes. A reference of
+/// five bytes stands for a whole string.
+pub const JAVA_REPEATED_BYTES_MAX: usize = 16 << 20;
+
+/// Largest body and property table of a message together, in bytes; with its headers such a packet
+/// stays below 2 GiB, the most a packet's size can say.
+pub const MESSAGE_BYTES_MAX: usize = 2_000_000_000;

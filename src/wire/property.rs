@@ -365,6 +365,23 @@ fn utf(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))
 }
 
+/// The lengths of a name and of a string, checked; of other values 0.
+fn lengths(name: &str, value: &Value) -> Result<(u16, u16), PropertyError> {
+    let too_long = |what, len| PropertyError::TooLong { what, name: shortened(name), len };
+    let name_len = encoded_len(name);
+    let name_len = u16::try_from(name_len).map_err(|_| too_long("name", name_len))?;
+    let value_len = match value {
+        Value::String(text) => encoded_len(text),
+        Value::Malformed(bytes) => bytes.len(),
+        Value::Object(bytes) if i32::try_from(bytes.len()).is_err() => {
+            return Err(too_long("value", bytes.len()));
+        }
+        _ => 0,
+    };
+    let value_len = u16::try_from(value_len).map_err(|_| too_long("value", value_len))?;
+    Ok((name_len, value_len))
+}
+
 /// The first characters of a name, for an error's text.
 fn shortened(name: &str) -> String {
     name.chars().take(64).collect()
@@ -392,6 +409,25 @@ impl Properties {
             Some(entry) => entry.1 = value,
             None => self.entries.push((name, value)),
         }
+    }
+
+    /// Sets a property if the wire can say it.
+    ///
+    /// # Errors
+    /// [`PropertyError::TooLong`], [`PropertyError::Count`]; nothing is set then.
+    pub fn try_set(
+        &mut self,
+        name: impl Into<String>,
+        value: impl Into<Value>,
+    ) -> Result<(), PropertyError> {
+        let (name, value) = (name.into(), value.into());
+        lengths(&name, &value)?;
+        if self.entries.len() >= PROPERTIES_MAX && self.value(&name).is_none() {
+            let count = i32::try_from(self.entries.len() + 1).unwrap_or(i32::MAX);
+            return Err(PropertyError::Count { count });
+        }
+        self.set(name, value);
+        Ok(())
     }
 
     /// Takes a property out.
@@ -450,15 +486,7 @@ impl TableWriter {
     }
 
     pub(super) fn put(&mut self, name: &str, value: &Value) -> Result<(), PropertyError> {
-        let too_long = |what, len| PropertyError::TooLong { what, name: shortened(name), len };
-        let name_len =
-            u16::try_from(encoded_len(name)).map_err(|_| too_long("name", encoded_len(name)))?;
-        let value_len = match value {
-            Value::String(text) => encoded_len(text),
-            Value::Malformed(bytes) => bytes.len(),
-            _ => 0,
-        };
-        let value_len = u16::try_from(value_len).map_err(|_| too_long("value", value_len))?;
+        let (name_len, value_len) = lengths(name, value)?;
         if self.count == 0 {
             self.bytes.put_i32(1);
             self.bytes.put_i32(0);
@@ -485,8 +513,8 @@ impl TableWriter {
                 out.put_slice(bytes);
             }
             Value::Object(bytes) => {
-                let len = i32::try_from(bytes.len()).map_err(|_| too_long("value", bytes.len()))?;
-                out.put_i32(len);
+                // `lengths` made sure that it fits.
+                out.put_i32(i32::try_from(bytes.len()).unwrap_or(i32::MAX));
                 out.put_slice(bytes);
             }
         }
