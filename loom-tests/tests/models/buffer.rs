@@ -2,7 +2,8 @@
 
 use loom::sync::Arc;
 use loom::thread;
-use tidegate::flow::{Buffer, BufferSettings, Credit, Resume};
+use tidegate::flow::{Buffer, BufferSettings, Credit, Resume, Window};
+use tidegate::internals::sync::{AtomicU32, Ordering};
 
 use crate::support::{Canary, Evidence, canary, model};
 
@@ -113,5 +114,69 @@ fn resumer_sees_what_was_consumed() {
         let thread = thread::spawn(move || consume(&other, 1));
         consume(&shared, 0);
         thread.join().unwrap();
+    });
+}
+
+#[test]
+fn delivery_and_two_consumers_end_a_pause_once() {
+    model("delivery_and_two_consumers_end_a_pause_once", || {
+        let buffer = Arc::new(Buffer::new(settings(3, 34)));
+        for _ in 0..2 {
+            assert_eq!(buffer.delivered(false), None);
+        }
+        let consumers = [(); 2].map(|()| {
+            let buffer = Arc::clone(&buffer);
+            thread::spawn(move || buffer.consumed())
+        });
+        let here = buffer.delivered(true);
+        let [first, second] = consumers.map(|consumer| consumer.join().unwrap());
+        let resume = one([here, first, second]);
+        assert_eq!((resume.size, buffer.buffered()), (2, 1));
+    });
+}
+
+#[test]
+fn a_whole_window_goes_round_without_a_stall() {
+    // The socket's thread delivers what the window allows; the application consumes. Whoever gets
+    // a resume hands it to the window, as the peer would.
+    model("a_whole_window_goes_round_without_a_stall", || {
+        let shared = Arc::new((
+            Window::new(Credit::Limited(2)),
+            Buffer::new(settings(2, 50)),
+            AtomicU32::new(0),
+        ));
+        let deliver = |shared: &(Window, Buffer, AtomicU32)| {
+            if let Some(taken) = shared.0.try_take() {
+                let resume = shared.1.delivered(taken.last());
+                assert!(shared.1.buffered() <= 2, "more than was asked for");
+                // Release: the message is there before the application can take it.
+                shared.2.fetch_add(1, Ordering::Release);
+                if let Some(resume) = resume {
+                    assert!(shared.0.resume(Credit::Limited(resume.size)).was_paused);
+                }
+            }
+        };
+        let other = Arc::clone(&shared);
+        let application = thread::spawn(move || {
+            if other.2.load(Ordering::Acquire) > 0 {
+                if let Some(resume) = other.1.consumed() {
+                    assert!(other.0.resume(Credit::Limited(resume.size)).was_paused);
+                }
+                return 1;
+            }
+            0
+        });
+        for _ in 0..3 {
+            deliver(&shared);
+        }
+        let consumed = application.join().unwrap();
+        let (window, buffer, delivered) = &*shared;
+        assert_eq!(buffer.buffered() + consumed, delivered.load(Ordering::Relaxed));
+        // No stall: either the sender may go on, or consuming the rest lets it.
+        let mut resumes = 0;
+        for _ in 0..buffer.buffered() {
+            resumes += u32::from(buffer.consumed().is_some());
+        }
+        assert_eq!(resumes, u32::from(window.is_paused()));
     });
 }

@@ -2,7 +2,7 @@
 
 use loom::sync::Arc;
 use loom::thread;
-use tidegate::internals::sync::{AtomicBool, Entered, Gate, Ordering};
+use tidegate::internals::sync::{AtomicBool, Entered, Gate, Inbox, Ordering};
 
 use crate::support::{Canary, canary, model};
 
@@ -79,6 +79,42 @@ fn a_bounded_run_loses_no_work() {
         office.enter(0, true);
         thread.join().unwrap();
         office.check();
+    });
+}
+
+#[test]
+fn work_in_an_inbox_is_done_once_by_whoever_is_inside() {
+    // As a destination is used: an inbox beside the gate, three callers, one of them bounded.
+    model("work_in_an_inbox_is_done_once_by_whoever_is_inside", || {
+        let shared = Arc::new((Gate::new(Vec::new()), Inbox::new()));
+        let enter = |shared: &(Gate<Vec<u32>>, Inbox<u32>), work: u32, bounded: bool| {
+            shared.1.push(work);
+            let mut entered = shared.0.enter(|done| {
+                while let Some(work) = shared.1.pop() {
+                    done.push(work);
+                    if bounded {
+                        return false;
+                    }
+                }
+                true
+            });
+            while entered == Entered::More {
+                entered = shared.0.resume(|done| {
+                    done.extend(std::iter::from_fn(|| shared.1.pop()));
+                    true
+                });
+            }
+        };
+        let other = Arc::clone(&shared);
+        let thread = thread::spawn(move || enter(&other, 1, true));
+        enter(&shared, 2, false);
+        thread.join().unwrap();
+        let entered = shared.0.enter(|done| {
+            done.sort_unstable();
+            assert_eq!(*done, [1, 2]);
+            true
+        });
+        assert_eq!(entered, Entered::Done);
     });
 }
 

@@ -95,3 +95,21 @@ fn a_burst_wakes_once() {
         assert_eq!(bell.rung.load(Ordering::Relaxed), 1);
     });
 }
+
+#[test]
+fn no_lost_wake_with_two_senders() {
+    model("no_lost_wake_with_two_senders", || {
+        let bell = Arc::new(Bell::new());
+        let mailbox = Arc::new(Mailbox::new(Handle(Arc::clone(&bell))));
+        let threads = [1, 2].map(|mail| {
+            let mailbox = Arc::clone(&mailbox);
+            thread::spawn(move || mailbox.send(mail))
+        });
+        let mut mails = owner(&mailbox, &bell, 2);
+        mails.sort_unstable();
+        assert_eq!(mails, [1, 2]);
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    });
+}

@@ -144,3 +144,39 @@ fn no_lost_wake_between_resume_and_dispatch() {
         assert_eq!(destination.sent.load(Ordering::Relaxed), 2);
     });
 }
+
+#[test]
+fn takers_and_a_resumer_keep_the_books() {
+    // Two takers and a client that asks for more when it sees the mark.
+    model("takers_and_a_resumer_keep_the_books", || {
+        let window = Arc::new(Window::new(Credit::Limited(1)));
+        let takers = [(); 2].map(|()| {
+            let window = Arc::clone(&window);
+            thread::spawn(move || window.try_take())
+        });
+        let resumed = window.resume(Credit::Limited(2));
+        let taken: Vec<_> = takers.into_iter().filter_map(|taker| taker.join().unwrap()).collect();
+        let old = taken.iter().filter(|taken| taken.generation() == 0).count();
+        let new = taken.len() - old;
+        // Of each window, no more than was granted, and the books of the new one are right.
+        assert!(old <= 1 && resumed.was_paused == (old == 1));
+        assert_eq!(usize::try_from(window.left().unwrap()).unwrap() + new, 2);
+        let marked = taken.iter().filter(|taken| taken.last()).count();
+        assert_eq!(marked, old + usize::from(new == 2));
+    });
+}
+
+#[test]
+fn a_byte_budget_is_overdrawn_by_at_most_one_packet() {
+    model("a_byte_budget_is_overdrawn_by_at_most_one_packet", || {
+        let window = Arc::new(Window::with_bytes(Credit::Unlimited, 128));
+        let other = Arc::clone(&window);
+        let thread = thread::spawn(move || [other.try_take_sized(128), other.try_take_sized(64)]);
+        let mut taken = Vec::from([window.try_take_sized(64), window.try_take_sized(64)]);
+        taken.extend(thread.join().unwrap());
+        let taken: Vec<_> = taken.into_iter().flatten().collect();
+        assert!((1..=2).contains(&taken.len()), "{} packets", taken.len());
+        assert_eq!(taken.iter().filter(|taken| taken.last()).count(), 1);
+        assert_eq!(window.left_bytes(), Some(0));
+    });
+}
