@@ -493,8 +493,7 @@ impl Message {
         let flags = flags
             .set(Flags::QUEUE, destination.kind() == DestinationKind::Queue)
             .set(Flags::PERSISTENT, self.delivery_mode == DeliveryMode::Persistent)
-            .set(Flags::WILDCARD, destination.is_wildcard())
-            .set(Flags::TRANSACTED, origin.transaction_id.is_some());
+            .set(Flags::WILDCARD, destination.is_wildcard());
         PacketBuilder::new(self.kind.packet_type())
             .priority(self.priority)
             .expiration(self.expiration)

@@ -78,7 +78,7 @@ fn headers_come_back() {
     assert!(matches!(message.set_priority(10), Err(MessageError::Priority { priority: 10 })));
     let origin = Origin { producer_id: Some(5), transaction_id: Some(6) };
     let packet = message.encode(&origin).unwrap().id(id).finish();
-    assert_eq!(packet.header().flags, Flags::QUEUE.with(Flags::TRANSACTED));
+    assert_eq!(packet.header().flags, Flags::QUEUE);
     let variable = packet.variable().unwrap();
     assert_eq!((variable.producer_id, variable.transaction_id), (Some(5), Some(6)));
     let read = Message::from_packet(&packet).unwrap();

@@ -18,6 +18,7 @@ mod body;
 mod compress;
 mod convert;
 mod destination;
+pub mod dump;
 mod error;
 pub(crate) mod identifier;
 #[expect(clippy::module_inception, reason = "the file of the type the module is about")]

@@ -6,6 +6,8 @@
 //! touching its body.
 
 mod builder;
+#[cfg(feature = "cli")]
+pub mod capture;
 mod codec;
 pub mod delivery;
 mod error;
@@ -15,6 +17,7 @@ pub mod java;
 pub mod limits;
 mod packet;
 mod packet_type;
+pub mod portmapper;
 mod property;
 mod status;
 mod text;
