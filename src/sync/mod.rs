@@ -13,6 +13,7 @@ mod gate;
 mod mailbox;
 mod queue;
 mod snapshot;
+mod wait;
 
 pub use canary::{broken, edge, fence_edge};
 pub use cell::UnsafeCell;
@@ -20,6 +21,10 @@ pub use gate::{Entered, Gate};
 pub use mailbox::{Mailbox, Wake};
 pub use queue::{Inbox, Queue};
 pub use snapshot::Snapshot;
+pub use wait::{block_on, hint, modelled, set_hint};
+
+pub use crossbeam_utils::CachePadded;
+pub use event_listener::{Event, EventListener};
 
 #[cfg(not(loom))]
 use std as imp;
@@ -45,9 +50,11 @@ mod aliases {
     pub type AtomicUsize = imp::sync::atomic::AtomicUsize;
     /// A shared, counted pointer; under loom one that reports leaks.
     pub type Arc<T> = imp::sync::Arc<T>;
+    /// A shared, counted pointer to something that no model watches: an error, a callback.
+    pub type Plain<T> = std::sync::Arc<T>;
 }
 
-pub use aliases::{Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
+pub use aliases::{Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Plain};
 
 /// Gives way in a loop that waits for another thread.
 ///
