@@ -2,6 +2,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod flow;
+pub mod pool;
 mod setting;
 pub mod throttle;
 
@@ -34,12 +35,19 @@ pub mod internals {
     //! What models, fuzzers and benches need and users don't. No promise about any of it.
     #[cfg(all(feature = "wire", not(loom)))]
     pub use crate::proto;
+    pub mod pool {
+        //! The steps of a pool without its connections.
+        pub use crate::pool::parts::{
+            Assigned, Granted, Left, Place, Released, Settled, Slot, State, Surplus, Table,
+            TurnQueue, Waiting, Word,
+        };
+    }
     pub mod sync {
         //! The facade over what threads share, and what is built from it alone.
         pub use crate::sync::{
             Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Entered, Gate, Inbox, Mailbox,
-            Ordering, Queue, Snapshot, UnsafeCell, Wake, broken, edge, fence, fence_edge, sized,
-            spin,
+            Ordering, Queue, Snapshot, UnsafeCell, Wake, block_on, broken, edge, fence, fence_edge,
+            sized, spin,
         };
     }
 }
