@@ -16,6 +16,7 @@
 //! # Invariants
 //! - One runner at a time. Work announced by `enter` is seen by a run that starts after it.
 //! - A run that stops early (bounded work) keeps the gate closed until it is resumed.
+//! - A run that panics leaves it closed for good: nobody gets to a state that is half changed.
 //!
 //! # Ordering
 //! | Edge | Release side | Acquire side | Carries | Model |

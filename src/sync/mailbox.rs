@@ -46,10 +46,20 @@ impl<T, W: Wake> Mailbox<T, W> {
         // SeqCst fence (M2): the push above and the load below against the flag and the look of
         // `prepare_sleep`. A release/acquire pair would let both sides miss each other.
         fence_edge("mailbox.send", Ordering::SeqCst);
-        // Relaxed: the fence orders it. The swap lets one sender of a burst do the waking.
-        if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed) {
+        // Relaxed: the fence orders it. Mostly the owner is awake, and a load is all it takes.
+        if self.asleep.load(Ordering::Relaxed) && self.claim_wake() {
             self.waker.wake();
         }
+    }
+
+    /// Lets one sender of a burst do the waking.
+    fn claim_wake(&self) -> bool {
+        // Relaxed, both: the flag carries nothing but itself. Forbids that two senders wake for
+        // one sleep. Unlike a swap it writes nothing for a sender that comes too late, so every
+        // sender that clears the flag also wakes; nothing else has to be argued (and loom, which
+        // does not order a late swap before the owner's next sleep, can follow).
+        let order = Ordering::Relaxed;
+        self.asleep.compare_exchange(true, false, order, order).is_ok()
     }
 
     /// Owner: takes the next mail.
