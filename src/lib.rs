@@ -16,16 +16,16 @@ pub use setting::SettingError;
 )]
 mod sync;
 
+#[cfg(all(feature = "broker", not(loom)))]
+pub mod broker;
 #[cfg(all(feature = "wire", not(loom)))]
 pub mod message;
-#[cfg(all(feature = "wire", not(loom), not(feature = "unstable-internals")))]
+#[cfg(all(feature = "wire", not(loom)))]
 #[allow(unreachable_pub, dead_code, reason = "each side of a connection uses its half")]
 mod proto;
-// Declared a second time, because what is private cannot be shown by `internals`.
-#[cfg(all(feature = "wire", not(loom), feature = "unstable-internals"))]
-#[doc(hidden)]
-#[allow(dead_code, reason = "each side of a connection uses its half")]
-pub mod proto;
+#[cfg(all(feature = "broker", not(loom)))]
+#[allow(unreachable_pub, dead_code, reason = "models, fuzzers and benches see more than users do")]
+mod reactor;
 #[cfg(all(feature = "wire", not(loom)))]
 pub mod wire;
 
@@ -34,7 +34,7 @@ pub mod wire;
 pub mod internals {
     //! What models, fuzzers and benches need and users don't. No promise about any of it.
     #[cfg(all(feature = "wire", not(loom)))]
-    pub use crate::proto;
+    pub use crate::proto::auth;
     pub mod pool {
         //! The steps of a pool without its connections.
         pub use crate::pool::parts::{

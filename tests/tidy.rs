@@ -20,7 +20,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("wire", &[]),
     ("message", &["wire"]),
     ("selector", &["wire", "message"]),
-    ("proto", &["wire", "message", "selector"]),
+    // Of `flow` only the meter, which has a single owner and no atomics.
+    ("proto", &["flow", "wire", "message", "selector"]),
     ("store", &["wire", "message"]),
     ("reactor", REACTOR),
     ("broker", ABOVE_REACTOR),

@@ -2,3 +2,7 @@
 //! out. No socket, clock, lock or thread.
 
 pub mod auth;
+#[cfg(feature = "broker")]
+pub mod broker_in;
+#[cfg(feature = "broker")]
+pub mod broker_out;

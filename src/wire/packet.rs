@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{DecodeError, HEADER_LEN, Header, PropertyError, PropertyTable, VariableHeader};
+use super::{DecodeError, Flags, HEADER_LEN, Header, PropertyError, PropertyTable, VariableHeader};
 
 /// One packet of the protocol.
 ///
@@ -33,6 +33,14 @@ impl Packet {
     #[must_use]
     pub const fn header(&self) -> &Header {
         &self.header
+    }
+
+    /// The packet with these flags cleared in its decoded header. The bytes stay as they came;
+    /// whoever writes the packet writes the header anew.
+    #[must_use]
+    pub fn without_flags(mut self, flags: Flags) -> Self {
+        self.header.flags = self.header.flags.without(flags);
+        self
     }
 
     /// The whole packet's bytes.

@@ -1,0 +1,237 @@
+//! What a consumer's connection and its destination share.
+//!
+//! # Ordering
+//! | Edge | Release side | Acquire side | Carries |
+//! | --- | --- | --- | --- |
+//! | C1 | `Session::set_running` | `Session::epoch` in dispatch and lane | nothing but the number |
+//! | C2 | `Consumer::close` | `Consumer::is_closed` in the lane | nothing but the flag |
+//! | C3 | `Consumer::sent` in the lane | `Consumer::sent_through` at the consumer's removal | the number |
+//!
+//! None of them guards other data, so all are relaxed: what must be seen in order travels through
+//! the queues and gates of connection and destination, whose edges order these words as well.
+
+use std::fmt;
+
+use crate::{
+    flow::{Credit, Taken, Window},
+    sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Ordering},
+};
+
+use super::{destination::Destination, output::Output};
+
+/// Deliveries on the way to a consumer whose credit is unlimited. What it has been sent is not
+/// limited; what waits to be sent is.
+pub(super) const UNLIMITED_ON_THE_WAY: u32 = 1000;
+
+/// Whether a session takes deliveries, as a number that changes whenever that changes.
+///
+/// Shape: even while it runs, odd while it is stopped. A delivery carries the number it was
+/// dispatched under; the output lane sends it only if the number is still the same, and gives it
+/// back otherwise. So nothing dispatched before a stop is sent after it.
+#[derive(Debug)]
+pub(super) struct SessionState {
+    epoch: AtomicU32,
+}
+
+impl SessionState {
+    /// A session that is stopped.
+    pub(super) fn stopped() -> Self {
+        Self { epoch: AtomicU32::new(1) }
+    }
+
+    /// Starts or stops it; `true` if that changed anything. Only the connection's loop calls this.
+    pub(super) fn set_running(&self, running: bool) -> bool {
+        // Relaxed: one writer, and the number alone decides (C1).
+        let epoch = self.epoch.load(Ordering::Relaxed);
+        if is_running(epoch) == running {
+            return false;
+        }
+        self.epoch.store(epoch.wrapping_add(1), Ordering::Relaxed);
+        true
+    }
+
+    /// The present number, if it runs.
+    pub(super) fn running_epoch(&self) -> Option<u32> {
+        // Relaxed (C1): dispatch under an old number is caught by the lane, which looks again.
+        Some(self.epoch.load(Ordering::Relaxed)).filter(|&epoch| is_running(epoch))
+    }
+
+    /// Whether a delivery dispatched under `epoch` may be sent.
+    pub(super) fn is_current(&self, epoch: u32) -> bool {
+        // Relaxed (C1): the request that stopped the session reaches the lane behind the new
+        // number, through the lane's queue.
+        self.epoch.load(Ordering::Relaxed) == epoch
+    }
+}
+
+const fn is_running(epoch: u32) -> bool {
+    epoch.is_multiple_of(2)
+}
+
+/// One consumer.
+pub(super) struct Consumer {
+    /// Its id, unique in the broker.
+    pub id: i64,
+    /// Its connection's id.
+    pub connection_id: i64,
+    /// Its destination.
+    pub destination: Arc<Destination>,
+    /// Its connection's output.
+    pub output: Arc<Output>,
+    /// Its session.
+    pub session: Arc<SessionState>,
+    /// Messages are forgotten when they are sent.
+    pub forgets: bool,
+    /// It does not get what its own connection produced.
+    pub no_local: bool,
+    /// Prefetch agreed on.
+    pub prefetch: Credit,
+    window: Window,
+    closed: AtomicBool,
+    sent: AtomicU64,
+    /// For people: how many were dispatched, and how many of them are unsettled.
+    dispatched: AtomicU64,
+    unsettled: AtomicU64,
+}
+
+impl fmt::Debug for Consumer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Destination and output know their consumers; printing them here would not end.
+        f.debug_struct("Consumer")
+            .field("id", &self.id)
+            .field("connection_id", &self.connection_id)
+            .field("prefetch", &self.prefetch)
+            .field("window", &self.window)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a consumer is made of.
+#[derive(Debug)]
+pub(super) struct ConsumerParts {
+    /// See [`Consumer`].
+    pub id: i64,
+    /// See [`Consumer`].
+    pub connection_id: i64,
+    /// See [`Consumer`].
+    pub destination: Arc<Destination>,
+    /// See [`Consumer`].
+    pub output: Arc<Output>,
+    /// See [`Consumer`].
+    pub session: Arc<SessionState>,
+    /// See [`Consumer`].
+    pub forgets: bool,
+    /// See [`Consumer`].
+    pub no_local: bool,
+    /// See [`Consumer`].
+    pub prefetch: Credit,
+}
+
+impl Consumer {
+    /// A consumer with its whole prefetch as credit.
+    pub(super) fn new(parts: ConsumerParts) -> Self {
+        let ConsumerParts {
+            id,
+            connection_id,
+            destination,
+            output,
+            session,
+            forgets,
+            no_local,
+            prefetch,
+        } = parts;
+        Self {
+            id,
+            connection_id,
+            destination,
+            output,
+            session,
+            forgets,
+            no_local,
+            prefetch,
+            window: Window::new(on_the_way(prefetch)),
+            closed: AtomicBool::new(false),
+            sent: AtomicU64::new(0),
+            dispatched: AtomicU64::new(0),
+            unsettled: AtomicU64::new(0),
+        }
+    }
+
+    /// Takes one credit. The mark says whether the packet is to carry C.
+    pub(super) fn take_credit(&self) -> Option<(Taken, bool)> {
+        let taken = self.window.try_take()?;
+        Some((taken, taken.last() && !self.is_unlimited()))
+    }
+
+    /// Gives a credit back whose packet was not sent; `true` if dispatch must be started again.
+    pub(super) fn give_back(&self, taken: Taken) -> bool {
+        self.window.give_back(taken).was_paused
+    }
+
+    /// Replaces the credit; `true` if dispatch must be started again.
+    pub(super) fn resume(&self, size: Option<i32>, limit: Credit) -> bool {
+        let wish = size.map_or(Credit::Unlimited, Credit::from_wire);
+        self.window.resume(on_the_way(wish.agree(limit))).was_paused
+    }
+
+    /// Whether its credit never ends.
+    pub(super) fn is_unlimited(&self) -> bool {
+        self.prefetch == Credit::Unlimited
+    }
+
+    /// Credit left; `None` if it never ends.
+    pub(super) fn credit_left(&self) -> Option<u32> {
+        if self.is_unlimited() { None } else { self.window.left() }
+    }
+
+    /// Nothing more is sent to it.
+    pub(super) fn close(&self) {
+        // Relaxed (C2).
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether nothing more is sent to it.
+    pub(super) fn is_closed(&self) -> bool {
+        // Relaxed (C2).
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    /// The delivery with this number is on the wire, whole.
+    pub(super) fn set_sent(&self, number: u64) {
+        // Relaxed (C3): the lane is the one writer, and the removal comes through the lane.
+        self.sent.store(number, Ordering::Relaxed);
+    }
+
+    /// Deliveries up to this number are on the wire.
+    pub(super) fn sent_through(&self) -> u64 {
+        // Relaxed (C3).
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// For people: a message was dispatched, and `unsettled` are out now.
+    pub(super) fn count_dispatched(&self, unsettled: usize) {
+        // Relaxed: statistics, written under the destination's gate only.
+        let dispatched = self.dispatched.load(Ordering::Relaxed);
+        self.dispatched.store(dispatched + 1, Ordering::Relaxed);
+        self.count_unsettled(unsettled);
+    }
+
+    /// For people: `unsettled` are out now.
+    pub(super) fn count_unsettled(&self, unsettled: usize) {
+        // Relaxed: a statistic.
+        self.unsettled.store(unsettled as u64, Ordering::Relaxed);
+    }
+
+    /// How many were dispatched, and how many of those are unsettled.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        // Relaxed: statistics.
+        (self.dispatched.load(Ordering::Relaxed), self.unsettled.load(Ordering::Relaxed))
+    }
+}
+
+const fn on_the_way(credit: Credit) -> Credit {
+    match credit {
+        Credit::Unlimited => Credit::Limited(UNLIMITED_ON_THE_WAY),
+        limited => limited,
+    }
+}

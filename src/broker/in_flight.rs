@@ -1,0 +1,213 @@
+//! Messages a consumer has been given and not settled, in the order of their delivery.
+//!
+//! Acknowledgements nearly always come in that order, so the front is looked at first. If many are
+//! out and one is settled far from the front, an index is made and kept until they are few again.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::wire::MessageId;
+
+use super::backlog::Entry;
+
+/// Below this length, looking through is as fast as an index.
+const INDEXED_FROM: usize = 64;
+
+#[derive(Debug)]
+struct Slot {
+    id: MessageId,
+    /// `None` once settled, until everything before it is settled too.
+    entry: Option<Entry>,
+}
+
+/// Unsettled deliveries of one consumer.
+///
+/// Shape: a run of delivery numbers `first ..`, each with its message or settled; the first one is
+/// never settled.
+#[derive(Debug, Default)]
+pub(super) struct InFlight {
+    slots: VecDeque<Slot>,
+    first: u64,
+    unsettled: usize,
+    index: Option<HashMap<MessageId, u64>>,
+}
+
+impl InFlight {
+    /// Records a delivery and returns its number, from 1 on.
+    pub(super) fn deliver(&mut self, entry: Entry) -> u64 {
+        if self.slots.is_empty() && self.first == 0 {
+            self.first = 1;
+        }
+        let number = self.first + self.slots.len() as u64;
+        let id = entry.message.packet.header().id;
+        if let Some(index) = &mut self.index {
+            index.insert(id, number);
+        }
+        self.slots.push_back(Slot { id, entry: Some(entry) });
+        self.unsettled += 1;
+        number
+    }
+
+    /// Takes the delivery of a message out, wherever it stands.
+    pub(super) fn settle(&mut self, id: &MessageId) -> Option<Entry> {
+        let number = self.find(id)?;
+        self.take(number)
+    }
+
+    /// Takes the delivery with this number out.
+    pub(super) fn take(&mut self, number: u64) -> Option<Entry> {
+        let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        let slot = self.slots.get_mut(at)?;
+        let entry = slot.entry.take()?;
+        if let Some(index) = &mut self.index {
+            index.remove(&slot.id);
+        }
+        self.unsettled -= 1;
+        while self.slots.front().is_some_and(|slot| slot.entry.is_none()) {
+            self.slots.pop_front();
+            self.first += 1;
+        }
+        if self.slots.len() < INDEXED_FROM {
+            self.index = None;
+        }
+        Some(entry)
+    }
+
+    /// Takes everything after the delivery of `last`. If that one is settled and so is all before
+    /// it, everything is after it.
+    pub(super) fn take_after(&mut self, last: Option<&MessageId>) -> Vec<Entry> {
+        let position = |id: &MessageId| self.slots.iter().rposition(|slot| slot.id == *id);
+        let keep = last.and_then(position).map_or(0, |at| at + 1);
+        self.index = None;
+        let taken: Vec<Entry> = self.slots.drain(keep..).filter_map(|slot| slot.entry).collect();
+        self.unsettled -= taken.len();
+        taken
+    }
+
+    /// Takes everything, with the numbers.
+    pub(super) fn take_all(&mut self) -> impl Iterator<Item = (u64, Entry)> + use<> {
+        let first = self.first;
+        let slots = std::mem::take(&mut self.slots);
+        self.first += slots.len() as u64;
+        self.unsettled = 0;
+        self.index = None;
+        slots.into_iter().zip(first..).filter_map(|(slot, number)| Some((number, slot.entry?)))
+    }
+
+    /// Forgets everything up to this number and returns how it went.
+    pub(super) fn take_through(&mut self, number: u64) -> Vec<Entry> {
+        let mut taken = Vec::new();
+        while self.first <= number && !self.slots.is_empty() {
+            let first = self.first;
+            match self.take(first) {
+                Some(entry) => taken.push(entry),
+                None => break,
+            }
+        }
+        taken
+    }
+
+    /// How many are unsettled.
+    #[must_use]
+    pub(super) const fn len(&self) -> usize {
+        self.unsettled
+    }
+
+    /// Whether none is.
+    #[must_use]
+    pub(super) const fn is_empty(&self) -> bool {
+        self.unsettled == 0
+    }
+
+    fn find(&mut self, id: &MessageId) -> Option<u64> {
+        if let Some(index) = &self.index {
+            return index.get(id).copied();
+        }
+        let unsettled = |slot: &Slot| slot.entry.is_some() && slot.id == *id;
+        if let Some(at) = self.slots.iter().take(INDEXED_FROM).position(unsettled) {
+            return Some(self.first + at as u64);
+        }
+        if self.slots.len() <= INDEXED_FROM {
+            return None;
+        }
+        let numbered = self.slots.iter().zip(self.first..);
+        let index: HashMap<MessageId, u64> = numbered
+            .filter(|(slot, _)| slot.entry.is_some())
+            .map(|(slot, number)| (slot.id, number))
+            .collect();
+        let found = index.get(id).copied();
+        self.index = Some(index);
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{INDEXED_FROM, InFlight};
+    use crate::{
+        broker::{backlog::Entry, stored::Stored},
+        sync::Arc,
+        wire::{MessageId, PacketBuilder, PacketType},
+    };
+
+    fn id(number: i32) -> MessageId {
+        MessageId { sequence: number, ..MessageId::default() }
+    }
+
+    fn filled(count: i32) -> InFlight {
+        let mut flight = InFlight::default();
+        for number in 1..=count {
+            let packet = PacketBuilder::new(PacketType::TEXT_MESSAGE).id(id(number)).finish();
+            let message = Arc::new(Stored { packet, connection_id: 1 });
+            let entry = Entry { message, order: 0, deliveries: 0 };
+            assert_eq!(flight.deliver(entry), u64::try_from(number).unwrap());
+        }
+        flight
+    }
+
+    fn sequences(entries: &[Entry]) -> Vec<i32> {
+        entries.iter().map(|entry| entry.message.packet.header().id.sequence).collect()
+    }
+
+    #[test]
+    fn every_order_of_settling_finds_each_message_once() {
+        let count = i32::try_from(INDEXED_FROM).unwrap() * 3;
+        let forward: Vec<i32> = (1..=count).collect();
+        let backward: Vec<i32> = (1..=count).rev().collect();
+        let mixed: Vec<i32> =
+            (1..=count).map(|n| (n * 71) % (count + 1)).filter(|&n| n > 0).collect();
+        for order in [forward, backward, mixed] {
+            let mut flight = filled(count);
+            for &number in &order {
+                let found =
+                    flight.settle(&id(number)).map(|entry| entry.message.packet.header().id);
+                assert_eq!(found, Some(id(number)));
+                assert!(flight.settle(&id(number)).is_none(), "{number} settled twice");
+            }
+            assert_eq!(flight.len(), usize::try_from(count).unwrap() - order.len());
+        }
+    }
+
+    #[test]
+    fn after_the_last_one_seen_means_in_order_of_delivery() {
+        let mut flight = filled(5);
+        flight.settle(&id(3));
+        assert_eq!(sequences(&flight.take_after(Some(&id(3)))), [4, 5]);
+        assert_eq!(flight.len(), 2, "1 and 2 stay with the session");
+        let mut flight = filled(3);
+        flight.settle(&id(1));
+        assert_eq!(sequences(&flight.take_after(Some(&id(1)))), [2, 3]);
+        let mut flight = filled(3);
+        assert_eq!(sequences(&flight.take_after(None)), [1, 2, 3]);
+        assert!(flight.is_empty());
+    }
+
+    #[test]
+    fn everything_up_to_a_number_can_be_taken() {
+        let mut flight = filled(5);
+        flight.settle(&id(2));
+        assert_eq!(sequences(&flight.take_through(3)), [1, 3]);
+        let rest: Vec<u64> = flight.take_all().map(|(number, _)| number).collect();
+        assert_eq!(rest, [4, 5]);
+        assert_eq!(flight.take_through(9).len(), 0);
+    }
+}

@@ -1,0 +1,23 @@
+//! Every maximum of the broker that is not a setting.
+
+/// Bytes of control packets that may wait for a peer that does not read, before the connection is
+/// closed. Messages do not count: credit bounds them.
+pub(super) const OUTPUT_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Bytes read from one connection in one turn before the others have theirs.
+pub(super) const TURN_BYTES_MAX: usize = 256 * 1024;
+
+/// Longest name of a destination, in bytes.
+pub(super) const DESTINATION_NAME_BYTES_MAX: usize = 4096;
+
+/// Most destinations of a broker.
+pub(super) const DESTINATIONS_MAX: usize = 100_000;
+
+/// Most sessions, and most producers, and most consumers of one connection.
+pub(super) const PER_CONNECTION_MAX: usize = 100_000;
+
+/// Most numbers made by one request for unique numbers.
+pub(super) const UNIQUE_IDS_MAX: i32 = 10_000;
+
+/// Most lines a port mapper reads from one peer, and the longest it cares about.
+pub(super) const PORT_MAPPER_LINES_MAX: usize = 6;

@@ -1,0 +1,44 @@
+//! An embeddable broker that speaks the wire protocol.
+//!
+//! ```
+//! use tidegate::broker::Broker;
+//!
+//! let broker = Broker::builder().listen(([127, 0, 0, 1], 0).into()).start()?;
+//! println!("mq://{}/jms", broker.port_mapper_address());
+//! broker.shutdown();
+//! # Ok::<(), tidegate::broker::StartError>(())
+//! ```
+//!
+//! Queues and topics live in memory: so do messages that are sent as persistent, and a restart
+//! loses them. A message that was delivered and not acknowledged comes back, flagged, when its
+//! connection dies.
+
+#![forbid(unsafe_code)]
+
+mod accounts;
+mod backlog;
+mod config;
+mod connection;
+mod consumer;
+mod destination;
+mod ids;
+mod in_flight;
+mod limits;
+mod output;
+mod port_mapper;
+mod registry;
+mod server;
+mod shared;
+mod start;
+mod stats;
+mod stored;
+mod turn;
+
+pub use accounts::AccountsError;
+pub use config::{BrokerConfig, ConfigError, DestinationLimits};
+pub use destination::Kind as DestinationKind;
+pub use start::{
+    Broker, BrokerBuilder, BrokerSnapshot, ConsumerSnapshot, DestinationSnapshot, StartError,
+};
+
+pub use crate::{proto::broker_in::Authentication, reactor::Idle};

@@ -1,0 +1,362 @@
+//! The outgoing half of a connection, entered by whichever loop has something to deliver.
+//!
+//! Whoever has something leaves it in one of two queues and flushes at the end of its turn. The
+//! flush goes through a gate: who finds it open encodes and writes for everybody, on its own
+//! thread; nobody waits for another.
+//!
+//! # Invariants
+//! - A reply that was left before a message was dispatched is written before it: messages are
+//!   taken from their queue first, control packets second, and control goes out first.
+//! - Consumers leave through the lane, behind the last byte written to them, so what counts as sent
+//!   is final when their destination learns of it.
+
+use std::{
+    fmt,
+    io::{self, IoSlice},
+};
+
+use bytes::{Bytes, BytesMut};
+
+use crate::{
+    flow::{Meter, Taken},
+    proto::broker_out::{Outbound, Payload, SLICES_MAX},
+    reactor::Transport,
+    sync::{Arc, AtomicBool, AtomicU64, Entered, Gate, Inbox, Ordering},
+    wire::{
+        DecodeError, Packet, PacketType, Status,
+        delivery::{Delivery, encode_head},
+    },
+};
+
+use super::{
+    consumer::Consumer,
+    destination::{Command, Leave},
+    limits::OUTPUT_BYTES_MAX,
+    stored::Stored,
+    turn::Turn,
+};
+
+/// A message on its way to a consumer.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    /// The message.
+    pub message: Arc<Stored>,
+    /// To whom.
+    pub consumer: Arc<Consumer>,
+    /// Number of the delivery at its consumer.
+    pub number: u64,
+    /// How often the message has been delivered, this time included.
+    pub count: i32,
+    /// The credit it took.
+    pub taken: Taken,
+    /// The session's number at dispatch.
+    pub epoch: u32,
+    /// Whether it carries C.
+    pub consumer_flow: bool,
+}
+
+impl Payload for Outgoing {
+    fn is_current(&self) -> bool {
+        self.consumer.session.is_current(self.epoch) && !self.consumer.is_closed()
+    }
+
+    fn encode_head(&self, flow_paused: bool, out: &mut BytesMut) -> Result<(), DecodeError> {
+        let delivery = Delivery {
+            consumer_id: self.consumer.id,
+            count: Some(self.count),
+            consumer_flow: self.consumer_flow,
+            flow_paused,
+            last: false,
+        };
+        encode_head(&self.message.packet, &delivery, out)
+    }
+
+    fn tail(&self) -> Bytes {
+        self.message.packet.tail()
+    }
+}
+
+/// Work for the output lane that is not a message.
+#[derive(Debug)]
+enum Control {
+    Status(PacketType, i64, Status),
+    Packet(Packet),
+    /// HELLO said how large a metered batch is.
+    Meter(Meter),
+    /// The client has room for another batch.
+    Resume(Option<i32>),
+    /// A session stopped: give back what was dispatched for it.
+    Recall,
+    /// A consumer leaves: give back what was dispatched for it, then tell its destination.
+    Leave(Arc<Consumer>, Leave, Option<Box<Packet>>),
+    /// Write what is there, then end the stream.
+    Finish,
+    /// Nothing more can be written.
+    Abort,
+}
+
+/// The outgoing half of one connection.
+pub(super) struct Output {
+    /// The connection's id.
+    pub connection_id: i64,
+    control: Inbox<Control>,
+    payload: Inbox<Outgoing>,
+    lane: Gate<Lane>,
+    writable: AtomicBool,
+    /// The last turn that has this on its list; spares looking for it there.
+    touched: AtomicU64,
+    broken: AtomicBool,
+    finished: AtomicBool,
+}
+
+impl fmt::Debug for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Output").field("connection_id", &self.connection_id).finish_non_exhaustive()
+    }
+}
+
+impl Output {
+    /// The output of a connection over this transport.
+    pub(super) fn new(connection_id: i64, transport: Arc<dyn Transport>) -> Self {
+        Self {
+            connection_id,
+            control: Inbox::new(),
+            payload: Inbox::new(),
+            lane: Gate::new(Lane {
+                transport: Some(transport),
+                outbound: Outbound::new(Meter::new(0)),
+                blocked: false,
+                finish: false,
+            }),
+            writable: AtomicBool::new(false),
+            touched: AtomicU64::new(0),
+            broken: AtomicBool::new(false),
+            finished: AtomicBool::new(false),
+        }
+    }
+
+    /// Leaves a message. Bounded by the consumers' credit.
+    pub(super) fn push(&self, outgoing: Outgoing) {
+        self.payload.push(outgoing);
+    }
+
+    /// Leaves a reply that has only a status.
+    pub(super) fn put_status(&self, reply: PacketType, consumer_id: i64, status: Status) {
+        self.control.push(Control::Status(reply, consumer_id, status));
+    }
+
+    /// Leaves a control packet.
+    pub(super) fn put_packet(&self, packet: Packet) {
+        self.control.push(Control::Packet(packet));
+    }
+
+    /// Sets the size of metered batches.
+    pub(super) fn set_meter(&self, meter: Meter) {
+        self.control.push(Control::Meter(meter));
+    }
+
+    /// The client has room for another batch.
+    pub(super) fn resume(&self, size: Option<i32>) {
+        self.control.push(Control::Resume(size));
+    }
+
+    /// Gives back what was dispatched for stopped sessions. What is left afterwards, a reply, is
+    /// written behind it.
+    pub(super) fn recall(&self) {
+        self.control.push(Control::Recall);
+    }
+
+    /// Takes a consumer away. It must be closed already.
+    pub(super) fn leave(&self, consumer: Arc<Consumer>, how: Leave, reply: Option<Packet>) {
+        debug_assert!(consumer.is_closed());
+        self.control.push(Control::Leave(consumer, how, reply.map(Box::new)));
+    }
+
+    /// Ends the stream behind what has been left so far.
+    pub(super) fn finish(&self) {
+        self.control.push(Control::Finish);
+    }
+
+    /// Nothing more can be written. Its consumers leave behind this.
+    pub(super) fn abort(&self) {
+        self.control.push(Control::Abort);
+    }
+
+    /// The transport has room again.
+    pub(super) fn set_writable(&self) {
+        // Release: pairs with the swap in the lane; it carries nothing but itself, and the gate
+        // that is entered next makes the runner look again.
+        self.writable.store(true, Ordering::Release);
+    }
+
+    /// Whether writing failed, or the peer does not read: the owner closes the connection.
+    pub(super) fn is_broken(&self) -> bool {
+        // Relaxed: a hint for the owner, who looks every turn it is touched.
+        self.broken.load(Ordering::Relaxed)
+    }
+
+    /// Whether everything was written and the stream ended.
+    pub(super) fn is_finished(&self) -> bool {
+        // Relaxed: as above.
+        self.finished.load(Ordering::Relaxed)
+    }
+
+    /// Whether this is the first touch in this turn.
+    pub(super) fn is_first_touch(&self, turn: u64) -> bool {
+        // Relaxed: only this loop's own mark counts for it; another loop's mark in between costs a
+        // second flush that finds nothing.
+        if self.touched.load(Ordering::Relaxed) == turn {
+            return false;
+        }
+        self.touched.store(turn, Ordering::Relaxed);
+        true
+    }
+
+    /// Encodes and writes what has been left.
+    pub(super) fn flush(self: &Arc<Self>, turn: &mut Turn<'_>) {
+        let entered = self.lane.enter(|lane| {
+            self.run(lane, turn);
+            true
+        });
+        debug_assert_ne!(entered, Entered::More, "a flush does all there is");
+    }
+
+    fn run(&self, lane: &mut Lane, turn: &mut Turn<'_>) {
+        while let Some(outgoing) = self.payload.pop() {
+            lane.outbound.stage(outgoing);
+        }
+        while let Some(control) = self.control.pop() {
+            lane.control(control, turn);
+        }
+        // Acquire: pairs with `set_writable`.
+        if lane.blocked && self.writable.swap(false, Ordering::Acquire) {
+            lane.blocked = false;
+        }
+        if let Err(error) = lane.write(turn) {
+            tracing::debug!(connection = self.connection_id, %error, "writing failed");
+            self.set_broken();
+        }
+        if lane.outbound.pending() > OUTPUT_BYTES_MAX && lane.blocked {
+            tracing::warn!(connection = self.connection_id, "the peer does not read; closing");
+            self.set_broken();
+        }
+        if lane.finish && lane.outbound.pending() == 0 {
+            if let Some(transport) = lane.transport.take() {
+                transport.finish();
+            }
+            // Relaxed: see `is_finished`.
+            self.finished.store(true, Ordering::Relaxed);
+        }
+        if lane.outbound.is_answer_due() {
+            turn.expect_answer();
+        }
+    }
+
+    fn set_broken(&self) {
+        // Relaxed: see `is_broken`.
+        self.broken.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What is behind the gate.
+#[derive(Debug)]
+struct Lane {
+    /// `None` once the connection is gone.
+    transport: Option<Arc<dyn Transport>>,
+    outbound: Outbound<Outgoing>,
+    blocked: bool,
+    finish: bool,
+}
+
+impl Lane {
+    fn control(&mut self, control: Control, turn: &mut Turn<'_>) {
+        match control {
+            Control::Status(reply, consumer_id, status) => {
+                let stamp = turn.ids.stamp(turn.wall_ms);
+                self.outbound.put_status(reply, consumer_id, status, stamp);
+            }
+            Control::Packet(packet) => self.outbound.put_control(packet.raw()),
+            Control::Meter(meter) => self.outbound.set_meter(meter),
+            Control::Resume(size) => self.outbound.resume(size),
+            Control::Recall => self.outbound.take_stale(|stale| take_back(stale, turn)),
+            Control::Leave(consumer, how, reply) => {
+                self.outbound.take_stale(|stale| take_back(stale, turn));
+                let destination = Arc::clone(&consumer.destination);
+                turn.send_now(&destination, Command::Leave { consumer, how });
+                if let Some(reply) = reply {
+                    self.outbound.put_control(reply.raw());
+                }
+            }
+            Control::Finish => self.finish = true,
+            Control::Abort => self.transport = None,
+        }
+    }
+
+    fn write(&mut self, turn: &mut Turn<'_>) -> io::Result<()> {
+        let Some(transport) = &self.transport else { return Ok(()) };
+        let mut forgotten: Option<(Arc<Consumer>, u64)> = None;
+        while !self.blocked {
+            self.outbound.encode_staged(|refused, error| match error {
+                None => take_back(refused, turn),
+                Some(error) => {
+                    tracing::error!(%error, "a stored message cannot be written; dropped");
+                    forget(&refused.consumer, refused.number, turn);
+                }
+            });
+            let result = {
+                let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+                let count = self.outbound.transmit(&mut slices);
+                if count == 0 {
+                    break;
+                }
+                transport.write_vectored(&slices[..count])
+            };
+            match result {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => self.outbound.transmitted(count, |sent| {
+                    sent.consumer.set_sent(sent.number);
+                    after_sending(sent, &mut forgotten, turn);
+                }),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.blocked = true,
+                Err(error) => return Err(error),
+            }
+        }
+        if let Some((consumer, through)) = forgotten {
+            forget(&consumer, through, turn);
+        }
+        Ok(())
+    }
+}
+
+/// Gives back the credit of an unlimited consumer, and settles for one that forgets, a run of its
+/// messages at a time.
+fn after_sending(
+    sent: Outgoing,
+    forgotten: &mut Option<(Arc<Consumer>, u64)>,
+    turn: &mut Turn<'_>,
+) {
+    let Outgoing { consumer, number, taken, .. } = sent;
+    if consumer.is_unlimited() && consumer.give_back(taken) {
+        turn.send_now(&consumer.destination, Command::Ready(consumer.id));
+    }
+    if consumer.forgets {
+        match forgotten {
+            Some((known, through)) if known.id == consumer.id => *through = number,
+            _ => {
+                if let Some((other, through)) = forgotten.replace((consumer, number)) {
+                    forget(&other, through, turn);
+                }
+            }
+        }
+    }
+}
+
+fn take_back(stale: Outgoing, turn: &mut Turn<'_>) {
+    let Outgoing { consumer, number, taken, .. } = stale;
+    let command = Command::TakeBack { consumer: consumer.id, number, taken };
+    turn.send_now(&consumer.destination, command);
+}
+
+fn forget(consumer: &Arc<Consumer>, through: u64, turn: &mut Turn<'_>) {
+    turn.send_now(&consumer.destination, Command::Forget { consumer: consumer.id, through });
+}

@@ -1,0 +1,403 @@
+//! One event loop of a broker: accepts, reads, keeps deadlines.
+
+use std::{
+    collections::VecDeque,
+    io,
+    net::SocketAddr,
+    sync::Arc as StdArc,
+    time::{Duration, Instant},
+};
+
+use mio::net::{TcpListener, TcpStream};
+
+use crate::{
+    proto::broker_in::Goodbye,
+    reactor::{Handler, Io, Key, Next, PollWaker, ReadBuffer, Readiness, Slots, Tcp, Transport},
+    sync::{Arc, Mailbox},
+};
+
+use super::{
+    connection::{Connection, Fate},
+    limits::TURN_BYTES_MAX,
+    output::Output,
+    port_mapper::{Inquiry, STEP_TIMEOUT, Stay},
+    shared::Shared,
+    turn::{Carry, Turn},
+};
+
+/// Time a connection that has ended gets to take what is still written to it.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A connection that stays silent for so many pings is closed.
+const PINGS_MAX: u32 = 6;
+
+/// What other threads send to a loop.
+#[derive(Debug)]
+pub(super) enum Mail {
+    /// A connection to serve.
+    Serve(TcpStream, SocketAddr),
+    /// End in order.
+    Shutdown,
+}
+
+/// Where a loop gets its mail.
+pub(super) type LoopMailbox = StdArc<Mailbox<Mail, PollWaker>>;
+
+/// What a listener is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Service {
+    /// The port mapper.
+    PortMapper,
+    /// The service for applications.
+    Jms,
+}
+
+/// Who is at the other end.
+#[derive(Debug)]
+enum Peer {
+    Listener(TcpListener, Service),
+    Inquiry(Inquiry),
+    Client(Box<Client>),
+}
+
+#[derive(Debug)]
+struct Client {
+    connection: Connection,
+    transport: Arc<dyn Transport>,
+    last_heard: Instant,
+    pings: u32,
+    /// The peer's half has ended, or broke: read to the end.
+    read_to_end: bool,
+    /// Set when the connection has ended and only its last bytes are still going out.
+    closing: bool,
+}
+
+/// One loop's part of a broker.
+#[derive(Debug)]
+pub(super) struct Server {
+    shared: Arc<Shared>,
+    peers: Slots<Peer>,
+    carry: Carry,
+    buffer: ReadBuffer,
+    /// Clients that had more to read than their share of a turn.
+    unread: VecDeque<Key>,
+    /// All loops, this one included, for handing out connections in turn.
+    mailboxes: Vec<LoopMailbox>,
+    next_loop: usize,
+    port_table: Vec<u8>,
+    /// When a shutdown ends whatever has not ended by itself.
+    shutdown: Option<Instant>,
+}
+
+impl Server {
+    /// The `number`th loop.
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        number: u16,
+        mailboxes: Vec<LoopMailbox>,
+        port_table: Vec<u8>,
+    ) -> Self {
+        Self {
+            shared,
+            peers: Slots::default(),
+            carry: Carry::new(number),
+            buffer: ReadBuffer::default(),
+            unread: VecDeque::new(),
+            mailboxes,
+            next_loop: 0,
+            port_table,
+            shutdown: None,
+        }
+    }
+
+    /// Serves a listener on this loop.
+    ///
+    /// # Errors
+    /// What the poller says.
+    pub(super) fn listen(
+        &mut self,
+        io: &Io,
+        mut listener: TcpListener,
+        service: Service,
+    ) -> io::Result<()> {
+        io.register(&mut listener, self.peers.next_key())?;
+        self.peers.insert(Peer::Listener(listener, service));
+        Ok(())
+    }
+
+    fn accept(&mut self, io: &mut Io, key: Key) {
+        loop {
+            let Some(Peer::Listener(listener, service)) = self.peers.get_mut(key) else { return };
+            let (accepted, service) = (listener.accept(), *service);
+            match accepted {
+                Ok((stream, peer)) => match service {
+                    Service::PortMapper => self.inquire(io, stream),
+                    Service::Jms => self.hand_out(io, stream, peer),
+                },
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => return,
+                    io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
+                    _ => {
+                        // Out of descriptors, most likely. The edge is used up: look again later.
+                        tracing::error!(%error, "a connection cannot be accepted");
+                        io.set_deadline(key, Duration::from_millis(100));
+                        return;
+                    }
+                },
+            }
+        }
+    }
+
+    fn inquire(&mut self, io: &mut Io, mut stream: TcpStream) {
+        let key = self.peers.next_key();
+        if let Err(error) = io.register(&mut stream, key) {
+            return tracing::error!(%error, "a port mapper connection cannot be watched");
+        }
+        self.peers.insert(Peer::Inquiry(Inquiry::new(tcp(stream))));
+        io.set_deadline(key, STEP_TIMEOUT);
+    }
+
+    fn hand_out(&mut self, io: &mut Io, stream: TcpStream, peer: SocketAddr) {
+        let limit = self.shared.config.connections_max;
+        if self.shared.stats.connections() >= limit as u64 {
+            return tracing::warn!(%peer, limit, "refused: too many connections");
+        }
+        self.shared.stats.connected();
+        let to = self.next_loop;
+        self.next_loop = (to + 1) % self.mailboxes.len();
+        if to == 0 {
+            // The loop that accepts is the first one.
+            self.serve(io, stream, peer);
+        } else {
+            self.mailboxes[to].send(Mail::Serve(stream, peer));
+        }
+    }
+
+    fn serve(&mut self, io: &mut Io, mut stream: TcpStream, peer: SocketAddr) {
+        let key = self.peers.next_key();
+        let mut nonce = [0; 16];
+        let ready = io
+            .register(&mut stream, key)
+            .and_then(|()| stream.set_nodelay(true))
+            .and_then(|()| getrandom::fill(&mut nonce).map_err(io::Error::other));
+        if let Err(error) = ready {
+            self.shared.stats.disconnected();
+            return tracing::error!(%peer, %error, "a connection cannot be served");
+        }
+        let transport = tcp(stream);
+        let connection_id = self.shared.ids.next_id();
+        let output = Arc::new(Output::new(connection_id, Arc::clone(&transport)));
+        let greeting = self.shared.greeting(connection_id, nonce);
+        let connection = Connection::new(greeting, output, peer.ip());
+        self.peers.insert(Peer::Client(Box::new(Client {
+            connection,
+            transport,
+            last_heard: io.now(),
+            pings: 0,
+            read_to_end: false,
+            closing: false,
+        })));
+        io.set_deadline(key, self.shared.config.login_timeout);
+        tracing::debug!(connection = connection_id, %peer, "accepted");
+    }
+
+    /// Reads one client's share of a turn.
+    fn read(&mut self, io: &mut Io, key: Key) {
+        let Self { shared, peers, carry, buffer, unread, .. } = self;
+        let Some(Peer::Client(client)) = peers.get_mut(key) else { return };
+        let mut turn = Turn::new(io.wall_ms(), &shared.ids, &shared.stats, carry);
+        let mut budget = TURN_BYTES_MAX;
+        let lost = loop {
+            match buffer.read(&*client.transport) {
+                Ok((bytes, may_have_more)) => {
+                    budget = budget.saturating_sub(bytes.len());
+                    client.last_heard = io.now();
+                    client.pings = 0;
+                    let end = !client.closing
+                        && client.connection.receive(bytes, shared, &mut turn) == Fate::Closing;
+                    turn.hand_in();
+                    if end {
+                        client.closing = true;
+                        client.connection.end(false, shared, &mut turn);
+                        io.set_deadline(key, CLOSE_TIMEOUT);
+                    }
+                    if !(may_have_more || client.read_to_end) {
+                        break false;
+                    }
+                    if budget == 0 {
+                        unread.push_back(key);
+                        break false;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break false,
+                Err(_) => break true,
+            }
+        };
+        if lost {
+            self.drop_client(io, key);
+        }
+    }
+
+    /// The connection is gone.
+    fn drop_client(&mut self, io: &Io, key: Key) {
+        let Some(Peer::Client(mut client)) = self.peers.remove(key) else { return };
+        let Self { shared, carry, .. } = self;
+        let mut turn = Turn::new(io.wall_ms(), &shared.ids, &shared.stats, carry);
+        client.connection.end(true, shared, &mut turn);
+        shared.stats.disconnected();
+    }
+
+    fn client_deadline(&mut self, io: &mut Io, key: Key) {
+        let Self { shared, peers, carry, .. } = self;
+        let Some(Peer::Client(client)) = peers.get_mut(key) else { return };
+        let silent = io.now().duration_since(client.last_heard);
+        let interval = shared.config.ping_interval;
+        if client.closing || client.connection.output().is_broken() {
+            return self.drop_client(io, key);
+        }
+        let mut turn = Turn::new(io.wall_ms(), &shared.ids, &shared.stats, carry);
+        if !client.connection.is_logged_in() {
+            tracing::info!(
+                seconds = shared.config.login_timeout.as_secs(),
+                "no login in time; closing"
+            );
+            client.connection.say_goodbye(Goodbye::Fatal, "no login in time", &mut turn);
+            return self.close(io, key);
+        }
+        if silent < interval {
+            return io.set_deadline(key, interval.saturating_sub(silent));
+        }
+        if client.pings >= PINGS_MAX {
+            tracing::info!(seconds = silent.as_secs(), "silent too long; closing");
+            client.connection.say_goodbye(Goodbye::Other, "silent too long", &mut turn);
+            return self.close(io, key);
+        }
+        client.pings += 1;
+        client.connection.ping(&mut turn);
+        io.set_deadline(key, interval);
+    }
+
+    /// Ends a client in order: what was said is still written.
+    fn close(&mut self, io: &mut Io, key: Key) {
+        let Self { shared, peers, carry, .. } = self;
+        let Some(Peer::Client(client)) = peers.get_mut(key) else { return };
+        if client.closing {
+            return;
+        }
+        client.closing = true;
+        let mut turn = Turn::new(io.wall_ms(), &shared.ids, &shared.stats, carry);
+        client.connection.output().finish();
+        client.connection.end(false, shared, &mut turn);
+        io.set_deadline(key, CLOSE_TIMEOUT);
+    }
+
+    fn begin_shutdown(&mut self, io: &mut Io) {
+        self.shutdown = Some(io.now() + CLOSE_TIMEOUT);
+        for key in self.peers.keys() {
+            let Self { shared, peers, carry, .. } = &mut *self;
+            match peers.get_mut(key) {
+                Some(Peer::Client(client)) => {
+                    let mut turn = Turn::new(io.wall_ms(), &shared.ids, &shared.stats, carry);
+                    client.connection.say_goodbye(
+                        Goodbye::Shutdown,
+                        "the broker shuts down",
+                        &mut turn,
+                    );
+                    self.close(io, key);
+                }
+                Some(Peer::Listener(..) | Peer::Inquiry(_)) => {
+                    self.peers.remove(key);
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Drops what has ended; `true` when a shutdown is complete.
+    fn reap(&mut self, io: &Io) -> bool {
+        let Some(until) = self.shutdown else { return false };
+        for key in self.peers.keys() {
+            if let Some(Peer::Client(client)) = self.peers.get_mut(key) {
+                let output = client.connection.output();
+                if output.is_finished() || output.is_broken() || io.now() >= until {
+                    self.drop_client(io, key);
+                }
+            }
+        }
+        self.peers.len() == 0
+    }
+}
+
+impl Handler for Server {
+    type Mail = Mail;
+
+    fn mail(&mut self, io: &mut Io, mail: Mail) {
+        match mail {
+            Mail::Serve(stream, peer) if self.shutdown.is_none() => self.serve(io, stream, peer),
+            Mail::Serve(..) => self.shared.stats.disconnected(),
+            Mail::Shutdown => self.begin_shutdown(io),
+        }
+    }
+
+    fn ready(&mut self, io: &mut Io, key: Key, readiness: Readiness) {
+        let Self { shared, peers, carry, buffer, port_table, .. } = &mut *self;
+        match peers.get_mut(key) {
+            None => {}
+            Some(Peer::Listener(..)) => self.accept(io, key),
+            Some(Peer::Inquiry(inquiry)) => {
+                let something = readiness.readable || readiness.closed;
+                if something && inquiry.readable(port_table, buffer) == Stay::No {
+                    peers.remove(key);
+                }
+            }
+            Some(Peer::Client(client)) => {
+                client.read_to_end |= readiness.closed;
+                if readiness.writable {
+                    let mut turn = Turn::new(io.wall_ms(), &shared.ids, &shared.stats, carry);
+                    let output = client.connection.output();
+                    output.set_writable();
+                    turn.touch_output(output);
+                }
+                if readiness.readable || readiness.closed {
+                    self.read(io, key);
+                }
+            }
+        }
+    }
+
+    fn deadline(&mut self, io: &mut Io, key: Key) {
+        match self.peers.get_mut(key) {
+            None => {}
+            Some(Peer::Listener(..)) => self.accept(io, key),
+            Some(Peer::Inquiry(inquiry)) => match inquiry.deadline(&self.port_table) {
+                Stay::Yes => io.set_deadline(key, STEP_TIMEOUT),
+                Stay::No => drop(self.peers.remove(key)),
+            },
+            Some(Peer::Client(_)) => self.client_deadline(io, key),
+        }
+    }
+
+    fn end_turn(&mut self, io: &mut Io) -> Next {
+        let Self { shared, carry, .. } = &mut *self;
+        Turn::new(io.wall_ms(), &shared.ids, &shared.stats, carry).finish();
+        // Only what was unread before this turn; whoever has still more waits behind the others.
+        for _ in 0..self.unread.len() {
+            if let Some(key) = self.unread.pop_front() {
+                self.read(io, key);
+            }
+        }
+        if self.reap(io) {
+            return Next::Stop;
+        }
+        if self.carry.has_work() || !self.unread.is_empty() || self.shutdown.is_some() {
+            return Next::Again;
+        }
+        Next::Wait { answer_due: self.carry.answer_due() }
+    }
+}
+
+fn tcp(stream: TcpStream) -> Arc<dyn Transport> {
+    // Through a plain box, as the facade's pointer may not be able to turn into a trait object.
+    let transport: Box<dyn Transport> = Box::new(Tcp::new(stream));
+    Arc::from(transport)
+}

@@ -1,0 +1,377 @@
+//! Starts, watches and ends a broker.
+
+use std::{
+    fs::{File, TryLockError},
+    io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    thread::JoinHandle,
+};
+
+use mio::net::TcpListener;
+
+use crate::{
+    flow::Credit,
+    reactor::{EventLoop, wall_ms},
+    sync::Arc,
+    wire::{
+        VERSION,
+        portmapper::{PortTable, PortTableError, Service as TableEntry},
+    },
+};
+
+use super::{
+    accounts::{Accounts, AccountsError},
+    config::BrokerConfig,
+    consumer::Consumer,
+    destination::{Destination, Kind},
+    ids::Ids,
+    server::{LoopMailbox, Mail, Server, Service},
+    shared::{SERVICE, Shared},
+};
+
+/// Why a broker did not start. Nothing of it runs then.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address} for {service}; is another broker running there?")]
+    Listen {
+        /// What for.
+        service: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The data directory cannot be used.
+    #[error("data directory {} cannot be used: {reason}", directory.display())]
+    Data {
+        /// The directory.
+        directory: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// The user file cannot be used.
+    #[error(transparent)]
+    Accounts(#[from] AccountsError),
+    /// The name cannot stand in a port table.
+    #[error("the port table cannot be written")]
+    PortTable(#[from] PortTableError),
+    /// The system refuses a poller, a thread or random bytes.
+    #[error("an event loop cannot be started")]
+    Loop(#[source] io::Error),
+}
+
+/// Settings of a broker to be started.
+#[derive(Debug, Clone, Default)]
+#[must_use = "nothing runs before `start`"]
+pub struct BrokerBuilder {
+    config: BrokerConfig,
+}
+
+impl BrokerBuilder {
+    /// Address of the port mapper; default 127.0.0.1:7676. Port 0 takes a free one.
+    pub fn listen(&mut self, address: SocketAddr) -> &mut Self {
+        self.config.listen = address;
+        self
+    }
+
+    /// Address of the `jms` service; default a free port of 127.0.0.1.
+    pub fn jms(&mut self, address: SocketAddr) -> &mut Self {
+        self.config.jms = address;
+        self
+    }
+
+    /// Directory for the broker's files, made if it does not exist; default none. It holds the
+    /// user file, and a lock that keeps a second broker out.
+    pub fn data(&mut self, directory: impl Into<PathBuf>) -> &mut Self {
+        self.config.data = Some(directory.into());
+        self
+    }
+
+    /// Event loops, each a thread; at least 1, default 2 (1 on a single core).
+    pub fn loops(&mut self, count: usize) -> &mut Self {
+        self.config.loops = count.max(1);
+        self
+    }
+
+    /// All settings at once.
+    pub fn config(&mut self, config: BrokerConfig) -> &mut Self {
+        self.config = config;
+        self
+    }
+
+    /// Starts the broker; when this returns, it listens.
+    ///
+    /// # Errors
+    /// Any [`StartError`].
+    pub fn start(&self) -> Result<Broker, StartError> {
+        Broker::start(self.config.clone())
+    }
+}
+
+/// A running broker.
+///
+/// Dropping it is [`shutdown`](Self::shutdown).
+#[derive(Debug)]
+pub struct Broker {
+    shared: Arc<Shared>,
+    port_mapper: SocketAddr,
+    jms: SocketAddr,
+    mailboxes: Vec<LoopMailbox>,
+    threads: Vec<JoinHandle<()>>,
+    /// Held for its lock.
+    _lock: Option<File>,
+}
+
+impl Broker {
+    /// Settings to start with.
+    pub fn builder() -> BrokerBuilder {
+        BrokerBuilder::default()
+    }
+
+    /// Starts a broker.
+    ///
+    /// # Errors
+    /// Any [`StartError`].
+    pub fn start(config: BrokerConfig) -> Result<Self, StartError> {
+        let lock = config.data.as_deref().map(open_data).transpose()?;
+        let accounts = match &config.data {
+            Some(directory) => Accounts::open(directory)?,
+            None => Accounts::default(),
+        };
+        let (mapper, port_mapper) = bind(config.listen, "the port mapper")?;
+        let (service, jms) = bind(config.jms, "the service jms")?;
+        let mut random = [0; 2];
+        getrandom::fill(&mut random).map_err(|error| StartError::Loop(io::Error::other(error)))?;
+        let ids = Ids::new(u16::from_be_bytes(random), wall_ms(), jms);
+        let table = port_table(&config.name, port_mapper, jms)?;
+        let loops = config.loops.max(1);
+        let idle = config.idle;
+        let shared = Arc::new(Shared::new(config, accounts, ids, port_mapper));
+
+        let made: io::Result<Vec<_>> = (0..loops).map(|_| EventLoop::new(idle)).collect();
+        let made = made.map_err(StartError::Loop)?;
+        let mailboxes: Vec<LoopMailbox> = made.iter().map(EventLoop::mailbox).collect();
+        let mut broker = Self {
+            shared,
+            port_mapper,
+            jms,
+            mailboxes,
+            threads: Vec::with_capacity(loops),
+            _lock: lock,
+        };
+        let mut listeners = Some((mapper, service));
+        for (event_loop, number) in made.into_iter().zip(1_u16..) {
+            // The first loop accepts for all. If one fails, dropping the broker ends the others.
+            broker
+                .spawn(event_loop, number, listeners.take(), table.clone())
+                .map_err(StartError::Loop)?;
+        }
+        Ok(broker)
+    }
+
+    fn spawn(
+        &mut self,
+        mut event_loop: EventLoop<Mail>,
+        number: u16,
+        listeners: Option<(TcpListener, TcpListener)>,
+        table: Vec<u8>,
+    ) -> io::Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let mut server = Server::new(shared, number, self.mailboxes.clone(), table);
+        if let Some((mapper, service)) = listeners {
+            server.listen(event_loop.io(), mapper, Service::PortMapper)?;
+            server.listen(event_loop.io(), service, Service::Jms)?;
+        }
+        let run = move || {
+            if let Err(error) = event_loop.run(&mut server) {
+                tracing::error!(%error, "an event loop failed; its connections are gone");
+            }
+        };
+        let name = format!("tidegate-{number}");
+        self.threads.push(std::thread::Builder::new().name(name).spawn(run)?);
+        Ok(())
+    }
+
+    /// Where the port mapper listens.
+    #[must_use]
+    pub const fn port_mapper_address(&self) -> SocketAddr {
+        self.port_mapper
+    }
+
+    /// Where the `jms` service listens.
+    #[must_use]
+    pub const fn jms_address(&self) -> SocketAddr {
+        self.jms
+    }
+
+    /// What is going on now. Takes no lock; the numbers are each true for some instant of the call.
+    #[must_use]
+    pub fn snapshot(&self) -> BrokerSnapshot {
+        let stats = &self.shared.stats;
+        let mut destinations: Vec<_> =
+            self.shared.registry.all().iter().map(|one| DestinationSnapshot::of(one)).collect();
+        destinations.sort_by(|a, b| a.name.cmp(&b.name));
+        BrokerSnapshot {
+            connections: stats.connections(),
+            expired: stats.expired_count(),
+            violations: stats.violations(),
+            destinations,
+        }
+    }
+
+    /// Ends in order: listens no more, says goodbye to every client, and returns when all loops
+    /// have ended, after two seconds at the latest for clients that do not go.
+    pub fn shutdown(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        for mailbox in &self.mailboxes {
+            mailbox.send(Mail::Shutdown);
+        }
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("an event loop panicked");
+            }
+        }
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// A broker at one time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BrokerSnapshot {
+    /// Connections of applications.
+    pub connections: u64,
+    /// Messages that expired since the start.
+    pub expired: u64,
+    /// Connections that were closed because what they sent is no packet.
+    pub violations: u64,
+    /// Destinations, by name.
+    pub destinations: Vec<DestinationSnapshot>,
+}
+
+/// A destination at one time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DestinationSnapshot {
+    /// Its name.
+    pub name: String,
+    /// Queue or topic.
+    pub kind: Kind,
+    /// Messages in it, waiting or not yet acknowledged. A topic counts one for each subscription.
+    pub messages: u64,
+    /// Its consumers, in the order they came.
+    pub consumers: Vec<ConsumerSnapshot>,
+}
+
+/// A consumer at one time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ConsumerSnapshot {
+    /// Its id.
+    pub id: i64,
+    /// Its connection's id.
+    pub connection_id: i64,
+    /// Its window: messages it may be sent ahead; `None` without limit.
+    pub window: Option<u32>,
+    /// Credit left of it; `None` without limit.
+    pub credit: Option<u32>,
+    /// Deliveries it has not acknowledged.
+    pub unacknowledged: u64,
+    /// Deliveries to it since it came.
+    pub delivered: u64,
+}
+
+impl DestinationSnapshot {
+    fn of(destination: &Destination) -> Self {
+        let consumers = destination.consumers();
+        Self {
+            name: destination.name.to_string(),
+            kind: destination.kind,
+            messages: destination.messages(),
+            consumers: consumers.iter().map(|one| ConsumerSnapshot::of(one)).collect(),
+        }
+    }
+}
+
+impl ConsumerSnapshot {
+    fn of(consumer: &Consumer) -> Self {
+        let (delivered, unacknowledged) = consumer.counts();
+        let window = match consumer.prefetch {
+            Credit::Limited(limit) => Some(limit),
+            _ => None,
+        };
+        Self {
+            id: consumer.id,
+            connection_id: consumer.connection_id,
+            window,
+            credit: consumer.credit_left(),
+            unacknowledged,
+            delivered,
+        }
+    }
+}
+
+/// Makes the directory if need be and locks it against another broker. The lock is the kernel's,
+/// so it ends with the process, however that ends.
+fn open_data(directory: &Path) -> Result<File, StartError> {
+    let failed = |reason: String| StartError::Data { directory: directory.into(), reason };
+    std::fs::create_dir_all(directory).map_err(|error| failed(error.to_string()))?;
+    let path = directory.join("lock");
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .map_err(|error| failed(error.to_string()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(failed("in use by another broker".into())),
+        Err(TryLockError::Error(error)) => Err(failed(error.to_string())),
+    }
+}
+
+fn bind(
+    address: SocketAddr,
+    service: &'static str,
+) -> Result<(TcpListener, SocketAddr), StartError> {
+    let listen = || {
+        let listener = TcpListener::bind(address)?;
+        let bound = listener.local_addr()?;
+        Ok((listener, bound))
+    };
+    listen().map_err(|source| StartError::Listen { service, address, source })
+}
+
+fn port_table(
+    instance: &str,
+    port_mapper: SocketAddr,
+    jms: SocketAddr,
+) -> Result<Vec<u8>, StartError> {
+    let entry = |name: &str, kind: &str, address: SocketAddr| TableEntry {
+        name: name.into(),
+        protocol: "tcp".into(),
+        kind: kind.into(),
+        port: address.port(),
+        properties: vec![("hostname".into(), address.ip().to_string())],
+    };
+    let table = PortTable {
+        instance: instance.into(),
+        packet_version: VERSION.to_string(),
+        services: vec![
+            entry("portmapper", "PORTMAPPER", port_mapper),
+            entry(SERVICE, "NORMAL", jms),
+        ],
+    };
+    Ok(table.encode()?)
+}

@@ -1,0 +1,734 @@
+//! The broker's end of a connection, incoming half: login, and packets into requests.
+//!
+//! ```text
+//!            HELLO, level ok                AUTHENTICATE, proof ok
+//!  [Hello] ------------------> [Proof] ---------------------------> [Open]
+//!     |                           |                                    |
+//!     | HELLO, level too high     | AUTHENTICATE, proof wrong          | HELLO again, GOODBYE
+//!     v                           v                                    v
+//!  [Closed] <---------------------+------------------------------------'
+//! ```
+//!
+//! PING and GOODBYE are served in every state; anything else before `Open` is answered with status
+//! 500 and changes nothing. What the broker must carry out comes out as a [`Request`]; what can be
+//! answered from the packet alone (malformed, unknown, not served here) is answered here.
+//!
+//! # Source
+//! The wire protocol: connection life cycle, packet types, errors.
+
+use bytes::Bytes;
+
+use super::auth;
+use crate::wire::{
+    DecodeError, Flags, Header, MessageId, Packet, PacketBuilder, PacketType, PropertyError,
+    PropertyTable, Status,
+};
+
+/// Highest protocol level spoken.
+pub const PROTOCOL_LEVEL: i32 = 500;
+
+/// Level of a client that says none.
+const LEVEL_UNSAID: i32 = 100;
+
+/// Length of an acknowledgement block: consumer id and message id.
+pub const BLOCK_LEN: usize = 8 + MessageId::LEN;
+
+/// Why a broker says goodbye.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Goodbye {
+    /// The broker shuts down.
+    Shutdown = 1,
+    /// A violation of the protocol, or a failed login.
+    Fatal = 4,
+    /// Something else.
+    Other = 6,
+}
+
+/// What a connection is told about its broker.
+#[derive(Debug, Clone)]
+pub struct Greeting {
+    /// Id of this connection.
+    pub connection_id: i64,
+    /// Id of this run of the broker.
+    pub broker_session: i64,
+    /// Name of the service, `jms`.
+    pub service: String,
+    /// Addresses of the broker, as a client would write them.
+    pub address_list: String,
+    /// Authentication the broker asks for unless the client asks for another.
+    pub authentication: Authentication,
+    /// Messages a connection may send before it asks for more.
+    pub producer_credit: i32,
+    /// The same in bytes.
+    pub producer_credit_bytes: i64,
+    /// Largest message, in bytes.
+    pub message_bytes_max: i64,
+    /// 16 random bytes for the challenge.
+    pub nonce: [u8; 16],
+}
+
+/// How a user proves who they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Authentication {
+    /// A hash over a nonce.
+    #[default]
+    Digest,
+    /// The password itself.
+    Basic,
+}
+
+impl Authentication {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Digest => "digest",
+            Self::Basic => "basic",
+        }
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        [Self::Digest, Self::Basic].into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// Knows the users.
+pub trait Accounts {
+    /// The stored hash of a user who may log in to this service.
+    fn stored_hash(&self, user: &str) -> Option<String>;
+}
+
+/// How a session acknowledges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AckMode {
+    /// Transacted, or decided elsewhere.
+    Unset,
+    /// Each message by itself.
+    Auto,
+    /// When the application says so.
+    Client,
+    /// In batches.
+    DupsOk,
+    /// Never: a message is forgotten as soon as it is sent.
+    None,
+}
+
+impl AckMode {
+    const fn from_wire(mode: i32) -> Option<Self> {
+        Some(match mode {
+            0 => Self::Unset,
+            1 => Self::Auto,
+            2 => Self::Client,
+            3 => Self::DupsOk,
+            32768 => Self::None,
+            _ => return None,
+        })
+    }
+}
+
+/// Bits of `JMQDestType`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DestinationMask(pub i32);
+
+impl DestinationMask {
+    /// A queue.
+    pub const QUEUE: i32 = 0x01;
+    /// A topic.
+    pub const TOPIC: i32 = 0x02;
+    /// Lives as long as its connection.
+    pub const TEMPORARY: i32 = 0x10;
+
+    /// Whether it is a queue; one of the two is always set.
+    pub const fn is_queue(self) -> bool {
+        self.0 & Self::QUEUE != 0
+    }
+
+    /// Whether it is temporary.
+    pub const fn is_temporary(self) -> bool {
+        self.0 & Self::TEMPORARY != 0
+    }
+}
+
+/// Where and how a reply goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReplyTo {
+    /// The request's header: its type decides the reply's, its consumer id correlates.
+    pub header: Header,
+    /// Whether the client wants one.
+    pub wanted: bool,
+}
+
+impl ReplyTo {
+    fn new(header: &Header) -> Self {
+        Self { header: *header, wanted: header.flags.contains(Flags::ACKNOWLEDGE) }
+    }
+
+    /// A reply with this status.
+    #[must_use]
+    pub fn with(&self, status: Status) -> PacketBuilder {
+        PacketBuilder::reply(&self.header, status)
+    }
+
+    /// A reply that says why not.
+    #[must_use]
+    pub fn refuse(&self, status: Status, reason: &str) -> PacketBuilder {
+        let reply = self.with(status).string("JMQReason", reason);
+        // The C client reads the id before the status, and gives up if there is none.
+        let id_first = self.header.packet_type == PacketType::START_TRANSACTION;
+        if id_first { reply.long("JMQTransactionID", 0) } else { reply }
+    }
+}
+
+/// The wish for a consumer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AddConsumer {
+    /// Destination's name.
+    pub destination: String,
+    /// Its kind.
+    pub kind: DestinationMask,
+    /// The session; absent means one as old as the connection.
+    pub session: Option<i64>,
+    /// Wanted prefetch, −1 unlimited.
+    pub size: i32,
+    /// A selector that is not blank.
+    pub selector: Option<String>,
+    /// Not what this connection sends itself.
+    pub no_local: bool,
+    /// Name of a durable subscription.
+    pub durable: Option<String>,
+    /// Name of a shared subscription.
+    pub shared: Option<String>,
+    /// Whether the subscription is shared in either way.
+    pub is_shared: bool,
+}
+
+/// What an acknowledgement says of its messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AckKind {
+    /// Consumed.
+    Consumed,
+    /// Put it back for another consumer.
+    Undeliverable,
+    /// Give it up.
+    Dead,
+    /// Only record how often it was delivered.
+    CountOnly,
+}
+
+/// Something the broker must carry out.
+#[derive(Debug, Clone)]
+pub enum Request {
+    /// A message to store and route.
+    Message(Packet),
+    /// Make a session.
+    CreateSession(AckMode),
+    /// End a session.
+    DestroySession(i64),
+    /// Make sure a destination exists.
+    CreateDestination(String, DestinationMask),
+    /// Remove a destination.
+    DestroyDestination(String, DestinationMask),
+    /// Say whether a destination exists.
+    VerifyDestination(String, DestinationMask),
+    /// Register a producer.
+    AddProducer {
+        /// Destination's name.
+        destination: String,
+        /// Its kind.
+        kind: DestinationMask,
+        /// Session it belongs to.
+        session: Option<i64>,
+    },
+    /// Remove a producer.
+    DeleteProducer(i64),
+    /// Register a consumer.
+    AddConsumer(AddConsumer),
+    /// Remove a consumer.
+    DeleteConsumer {
+        /// The consumer.
+        consumer: i64,
+        /// The last message handed to the application.
+        last: Option<MessageId>,
+        /// The application has seen nothing.
+        nothing_seen: bool,
+    },
+    /// End a durable subscription.
+    Unsubscribe(String),
+    /// Deliver, to one session or all.
+    Start(Option<i64>),
+    /// Stop delivering, to one session or all.
+    Stop(Option<i64>),
+    /// Settle deliveries; whole blocks.
+    Acknowledge(Bytes, AckKind),
+    /// Take deliveries back; whole blocks, and whether the application saw them.
+    Redeliver(Bytes, bool),
+    /// The client has room for another batch; a new size of batches, if given.
+    ResumeConnection(Option<i32>),
+    /// The consumer has room for so many.
+    ResumeConsumer(i64, Option<i32>),
+    /// The client asks for connection credit.
+    FlowPaused,
+    /// Take or clear a client id.
+    SetClientId(Option<String>),
+    /// Make unique numbers.
+    GenerateIds(i32),
+    /// The client leaves.
+    Goodbye,
+    /// Answers that the peer is alive.
+    Pong,
+}
+
+/// What comes out of a packet.
+#[derive(Debug)]
+pub enum Step {
+    /// Send this.
+    Send(PacketBuilder),
+    /// Carry this out, and reply there.
+    Carry(ReplyTo, Request),
+    /// The user is logged in.
+    LoggedIn(String),
+    /// Say goodbye, if a reason is given, and close.
+    Close(Option<(Goodbye, String)>),
+}
+
+/// How far the login is.
+#[derive(Debug)]
+enum Phase {
+    Hello,
+    Proof(Authentication),
+    Open,
+    Closed,
+}
+
+/// The incoming half of one connection.
+#[derive(Debug)]
+pub struct Inbound {
+    greeting: Greeting,
+    phase: Phase,
+    metering: Option<i32>,
+}
+
+impl Inbound {
+    /// A connection nobody has spoken on.
+    pub fn new(greeting: Greeting) -> Self {
+        Self { greeting, phase: Phase::Hello, metering: None }
+    }
+
+    /// Whether the login is done.
+    pub const fn is_open(&self) -> bool {
+        matches!(self.phase, Phase::Open)
+    }
+
+    /// Size of a metered batch, as asked for in HELLO.
+    pub const fn metering(&self) -> Option<i32> {
+        self.metering
+    }
+
+    /// A stream that is none of packets: what to say before closing.
+    pub fn handle_garbage(&mut self, error: DecodeError, steps: &mut Vec<Step>) {
+        self.phase = Phase::Closed;
+        // Whoever sends no packets cannot read one.
+        if matches!(error, DecodeError::Magic { .. }) {
+            return steps.push(Step::Close(None));
+        }
+        if matches!(error, DecodeError::Version { .. }) {
+            let reply = PacketBuilder::new(PacketType::HELLO_REPLY)
+                .int("JMQStatus", Status::BAD_VERSION.0)
+                .string("JMQReason", &error.to_string());
+            steps.push(Step::Send(reply));
+        }
+        steps.push(Step::Close(Some((Goodbye::Fatal, error.to_string()))));
+    }
+
+    /// A packet over the size limit, whose bytes are being skipped.
+    pub fn handle_oversized(&mut self, header: &Header, limit: u32, steps: &mut Vec<Step>) {
+        let reason = format!("packet of {} bytes is over the limit of {limit}", header.size);
+        if !self.is_open() {
+            return self.close(reason, steps);
+        }
+        if header.flags.contains(Flags::ACKNOWLEDGE) {
+            let reply = PacketBuilder::new(PacketType::SEND_REPLY)
+                .consumer_id(header.consumer_id)
+                .int("JMQStatus", Status::ENTITY_TOO_LARGE.0)
+                .string("JMQReason", &reason);
+            steps.push(Step::Send(reply));
+        }
+    }
+
+    /// A packet.
+    pub fn handle_packet(
+        &mut self,
+        packet: Packet,
+        accounts: &dyn Accounts,
+        steps: &mut Vec<Step>,
+    ) {
+        let reply = ReplyTo::new(packet.header());
+        let kind = packet.header().packet_type;
+        match (&self.phase, kind) {
+            (Phase::Closed, _) => {}
+            (_, PacketType::PING) => steps.push(if reply.wanted {
+                Step::Send(reply.with(Status::OK))
+            } else {
+                Step::Carry(reply, Request::Pong)
+            }),
+            (_, PacketType::PING_REPLY) => steps.push(Step::Carry(reply, Request::Pong)),
+            (_, PacketType::GOODBYE) => {
+                self.phase = Phase::Closed;
+                steps.push(Step::Carry(reply, Request::Goodbye));
+            }
+            (Phase::Hello, PacketType::HELLO) => self.hello(&packet, &reply, steps),
+            (_, PacketType::HELLO) => {
+                steps.push(Step::Send(reply.refuse(Status::ERROR, "HELLO was said before")));
+                self.close("HELLO was said before".into(), steps);
+            }
+            (Phase::Proof(wanted), PacketType::AUTHENTICATE) => {
+                let wanted = *wanted;
+                self.authenticate(wanted, &packet, &reply, accounts, steps);
+            }
+            (Phase::Open, _) => match request(packet) {
+                Ok(Some(request)) => steps.push(Step::Carry(reply, request)),
+                Ok(None) => {}
+                Err(refused) if reply.wanted => {
+                    steps.push(Step::Send(reply.refuse(refused.status, &refused.reason)));
+                }
+                Err(_) => {}
+            },
+            _ if reply.wanted => {
+                let refusal = reply.refuse(Status::ERROR, "log in first");
+                steps.push(Step::Send(refusal));
+            }
+            _ => {}
+        }
+    }
+
+    fn hello(&mut self, packet: &Packet, reply: &ReplyTo, steps: &mut Vec<Step>) {
+        let wish = packet.properties().and_then(|table| Wish::read(&table));
+        let wish = match wish {
+            Ok(wish) => wish,
+            Err(error) => {
+                steps.push(Step::Send(reply.refuse(Status::ERROR, &error.to_string())));
+                return self.close(error.to_string(), steps);
+            }
+        };
+        if wish.level > PROTOCOL_LEVEL {
+            let refusal = format!("protocol level {} is above {PROTOCOL_LEVEL}", wish.level);
+            let answer =
+                reply.refuse(Status::BAD_VERSION, &refusal).int("JMQProtocolLevel", PROTOCOL_LEVEL);
+            steps.push(Step::Send(answer));
+            return self.close(refusal, steps);
+        }
+        self.metering = wish.metering;
+        let greeting = &self.greeting;
+        let answer = reply
+            .with(Status::OK)
+            .long("JMQConnectionID", greeting.connection_id)
+            .int("JMQProtocolLevel", wish.level)
+            .string("JMQVersion", env!("CARGO_PKG_VERSION"))
+            .string("JMQService", &greeting.service)
+            .long("JMQBrokerSessionID", greeting.broker_session)
+            .boolean("JMQHA", false)
+            .string("JMQBrokerList", &greeting.address_list)
+            .int("JMQSize", greeting.producer_credit)
+            .long("JMQBytes", greeting.producer_credit_bytes)
+            .long("JMQMaxMsgBytes", greeting.message_bytes_max);
+        steps.push(Step::Send(answer));
+        let Some(kind) = wish
+            .authentication
+            .as_deref()
+            .map_or(Some(greeting.authentication), Authentication::named)
+        else {
+            let refusal = PacketBuilder::new(PacketType::AUTHENTICATE_REQUEST)
+                .consumer_id(reply.header.consumer_id)
+                .int("JMQStatus", Status::FORBIDDEN.0);
+            steps.push(Step::Send(refusal));
+            return self.close("this kind of authentication is not served".into(), steps);
+        };
+        let challenge = PacketBuilder::new(PacketType::AUTHENTICATE_REQUEST)
+            .consumer_id(reply.header.consumer_id)
+            .string("JMQAuthType", kind.name())
+            .boolean("JMQChallenge", true)
+            .int("JMQSequence", reply.header.id.sequence)
+            .int("JMQStatus", Status::OK.0);
+        steps.push(Step::Send(match kind {
+            Authentication::Digest => challenge.body(auth::nonce(greeting.nonce)),
+            Authentication::Basic => challenge,
+        }));
+        self.phase = Phase::Proof(kind);
+    }
+
+    fn authenticate(
+        &mut self,
+        wanted: Authentication,
+        packet: &Packet,
+        reply: &ReplyTo,
+        accounts: &dyn Accounts,
+        steps: &mut Vec<Step>,
+    ) {
+        match self.proof(wanted, packet, accounts) {
+            Ok(user) => {
+                self.phase = Phase::Open;
+                steps.push(Step::Send(reply.with(Status::OK)));
+                steps.push(Step::LoggedIn(user));
+            }
+            Err(reason) => {
+                steps.push(Step::Send(reply.refuse(Status::INVALID_LOGIN, &reason)));
+                self.close(reason, steps);
+            }
+        }
+    }
+
+    fn proof(
+        &self,
+        wanted: Authentication,
+        packet: &Packet,
+        accounts: &dyn Accounts,
+    ) -> Result<String, String> {
+        let table = packet.properties().map_err(|error| error.to_string())?;
+        let said = table.string("JMQAuthType").map_err(|error| error.to_string())?;
+        if said.as_deref() != Some(wanted.name()) {
+            return Err(format!("this login must be of type {}", wanted.name()));
+        }
+        let (user, response) = auth::read_authenticate_body(packet.body_bytes())
+            .ok_or("the login is cut off or malformed")?;
+        // One text for an unknown user and for a wrong password: which of the two is nobody's
+        // business.
+        let forbidden = || format!("forbidden: {user}");
+        let stored = accounts.stored_hash(&user).ok_or_else(forbidden)?;
+        let good = match wanted {
+            Authentication::Digest => {
+                let nonce = auth::nonce(self.greeting.nonce);
+                auth::same(&response, &auth::digest_response(&stored, &nonce))
+            }
+            Authentication::Basic => auth::read_basic_response(&response)
+                .is_some_and(|password| auth::same(&auth::stored_hash(&user, &password), &stored)),
+        };
+        if good { Ok(user) } else { Err(forbidden()) }
+    }
+
+    fn close(&mut self, reason: String, steps: &mut Vec<Step>) {
+        self.phase = Phase::Closed;
+        steps.push(Step::Close(Some((Goodbye::Fatal, reason))));
+    }
+}
+
+/// What a HELLO asks for.
+#[derive(Debug)]
+struct Wish {
+    level: i32,
+    metering: Option<i32>,
+    authentication: Option<String>,
+}
+
+impl Wish {
+    fn read(table: &PropertyTable<'_>) -> Result<Self, PropertyError> {
+        Ok(Self {
+            level: table.int("JMQProtocolLevel")?.unwrap_or(LEVEL_UNSAID),
+            // Two names for one thing; a client that sends both means the first.
+            metering: table.int("JMQSize")?.or(table.int("JMQRBufferSize")?),
+            authentication: table.string("JMQAuthType")?.map(|name| name.into_owned()),
+        })
+    }
+}
+
+/// A packet that is well framed and makes no sense.
+#[derive(Debug)]
+struct Refused {
+    status: Status,
+    reason: String,
+}
+
+impl Refused {
+    fn error(reason: impl Into<String>) -> Self {
+        Self { status: Status::ERROR, reason: reason.into() }
+    }
+}
+
+impl From<PropertyError> for Refused {
+    fn from(error: PropertyError) -> Self {
+        Self::error(error.to_string())
+    }
+}
+
+/// Reads the request out of a packet; `None` for what is to be ignored.
+fn request(packet: Packet) -> Result<Option<Request>, Refused> {
+    let header = *packet.header();
+    if header.packet_type.is_message() {
+        return Ok(Some(Request::Message(packet)));
+    }
+    let table = packet.properties()?;
+    let long =
+        |name| table.long(name)?.ok_or(PropertyError::Missing { name }).map_err(Refused::from);
+    let string = |name| table.string(name).map(|text| text.map(|text| text.into_owned()));
+    Ok(Some(match header.packet_type {
+        PacketType::CREATE_SESSION => {
+            let mode = table.int("JMQAckMode")?.unwrap_or(0);
+            let mode = AckMode::from_wire(mode).ok_or_else(|| Refused {
+                status: Status::BAD_REQUEST,
+                reason: format!("acknowledge mode {mode} is none of 0, 1, 2, 3 and 32768"),
+            })?;
+            Request::CreateSession(mode)
+        }
+        PacketType::DESTROY_SESSION => Request::DestroySession(long("JMQSessionID")?),
+        PacketType::CREATE_DESTINATION => {
+            let (name, kind) = destination(&table)?;
+            Request::CreateDestination(name, kind)
+        }
+        PacketType::DESTROY_DESTINATION => {
+            let (name, kind) = destination(&table)?;
+            Request::DestroyDestination(name, kind)
+        }
+        PacketType::VERIFY_DESTINATION => {
+            let (name, kind) = destination(&table)?;
+            Request::VerifyDestination(name, kind)
+        }
+        PacketType::ADD_PRODUCER => {
+            let (name, kind) = destination(&table)?;
+            let session = table.long("JMQSessionID")?;
+            Request::AddProducer { destination: name, kind, session }
+        }
+        PacketType::DELETE_PRODUCER => Request::DeleteProducer(long("JMQProducerID")?),
+        PacketType::ADD_CONSUMER => Request::AddConsumer(add_consumer(&table)?),
+        PacketType::DELETE_CONSUMER => match table.long("JMQConsumerID")? {
+            Some(consumer) => Request::DeleteConsumer {
+                consumer,
+                last: last_seen(&table, packet.body_bytes())?,
+                nothing_seen: table.boolean("JMQRedeliverAll")?.unwrap_or(false),
+            },
+            None => Request::Unsubscribe(
+                string("JMQDurableName")?
+                    .ok_or(PropertyError::Missing { name: "JMQConsumerID" })?,
+            ),
+        },
+        PacketType::START => Request::Start(table.long("JMQSessionID")?),
+        PacketType::STOP => Request::Stop(table.long("JMQSessionID")?),
+        PacketType::ACKNOWLEDGE => {
+            if table.boolean("JMQValidate")?.unwrap_or(false) {
+                return Err(Refused {
+                    status: Status::NOT_IMPLEMENTED,
+                    reason: "checking acknowledgements is not served".into(),
+                });
+            }
+            let kind = ack_kind(&table)?;
+            in_no_transaction(&packet)?;
+            Request::Acknowledge(blocks(&packet)?, kind)
+        }
+        PacketType::REDELIVER => {
+            let seen = table.boolean("JMQSetRedelivered")?.unwrap_or(false);
+            Request::Redeliver(blocks(&packet)?, seen)
+        }
+        PacketType::RESUME_FLOW => match table.long("JMQConsumerID")? {
+            Some(consumer) => Request::ResumeConsumer(consumer, table.int("JMQSize")?),
+            None => Request::ResumeConnection(table.int("JMQSize")?),
+        },
+        PacketType::FLOW_PAUSED => Request::FlowPaused,
+        PacketType::SET_CLIENTID => Request::SetClientId(string("JMQClientID")?),
+        PacketType::GENERATE_UID => Request::GenerateIds(table.int("JMQQuantity")?.unwrap_or(1)),
+        // A client asks for its licence out of habit; the plain success says that it has one.
+        PacketType::GET_LICENSE => Request::GenerateIds(0),
+        PacketType::INFO_REQUEST | PacketType::DEBUG => return Ok(None),
+        kind if kind.is_reply() => return Ok(None),
+        kind => {
+            return Err(Refused {
+                status: Status::NOT_IMPLEMENTED,
+                reason: format!("{kind} is not served"),
+            });
+        }
+    }))
+}
+
+fn destination(table: &PropertyTable<'_>) -> Result<(String, DestinationMask), Refused> {
+    let name =
+        table.string("JMQDestination")?.ok_or(PropertyError::Missing { name: "JMQDestination" })?;
+    let mask = table.int("JMQDestType")?.ok_or(PropertyError::Missing { name: "JMQDestType" })?;
+    let kinds = mask & (DestinationMask::QUEUE | DestinationMask::TOPIC);
+    if kinds != DestinationMask::QUEUE && kinds != DestinationMask::TOPIC {
+        return Err(Refused::error(format!("JMQDestType {mask} is neither a queue nor a topic")));
+    }
+    if name.trim().is_empty() {
+        return Err(Refused::error("JMQDestination is blank"));
+    }
+    Ok((name.into_owned(), DestinationMask(mask)))
+}
+
+fn add_consumer(table: &PropertyTable<'_>) -> Result<AddConsumer, Refused> {
+    let (name, kind) = destination(table)?;
+    let text = |name| {
+        table
+            .string(name)
+            .map(|text| text.filter(|text| !text.trim().is_empty()).map(|text| text.into_owned()))
+    };
+    let is = |name| table.boolean(name).map(|value| value.unwrap_or(false));
+    let wish = AddConsumer {
+        destination: name,
+        kind,
+        session: table.long("JMQSessionID")?,
+        size: table.int("JMQSize")?.unwrap_or(-1),
+        selector: text("JMQSelector")?,
+        no_local: is("JMQNoLocal")?,
+        durable: text("JMQDurableName")?,
+        shared: text("JMQSharedSubscriptionName")?,
+        is_shared: is("JMQShare")? || is("JMQJMSShare")?,
+    };
+    if is("JMQShare")? && is("JMQJMSShare")? {
+        return Err(Refused::error("JMQShare and JMQJMSShare exclude each other"));
+    }
+    if kind.is_queue() && (wish.no_local || wish.durable.is_some() || wish.shared.is_some()) {
+        return Err(Refused::error("no-local and subscription names are for topics"));
+    }
+    if let Some(mode) = table.int("JMQAckMode")?.filter(|&mode| AckMode::from_wire(mode).is_none())
+    {
+        return Err(Refused {
+            status: Status::BAD_REQUEST,
+            reason: format!("acknowledge mode {mode} is none of 0, 1, 2, 3 and 32768"),
+        });
+    }
+    Ok(wish)
+}
+
+fn last_seen(table: &PropertyTable<'_>, body: &[u8]) -> Result<Option<MessageId>, Refused> {
+    match (table.int("JMQBodyType")?.unwrap_or(0), body) {
+        (0, _) | (_, []) => Ok(None),
+        (3, body) => body
+            .first_chunk()
+            .filter(|_| body.len() == MessageId::LEN)
+            .map(|id| Some(MessageId::decode(id)))
+            .ok_or_else(|| Refused::error(format!("{} bytes are no message id", body.len()))),
+        (kind, _) => Err(Refused::error(format!("JMQBodyType {kind} is not served here"))),
+    }
+}
+
+fn ack_kind(table: &PropertyTable<'_>) -> Result<AckKind, Refused> {
+    if table.boolean("JMSXDeliveryCountUpdateOnly")?.unwrap_or(false) {
+        return Ok(AckKind::CountOnly);
+    }
+    match table.int("JMQAckType")?.unwrap_or(0) {
+        0 => Ok(AckKind::Consumed),
+        1 => Ok(AckKind::Undeliverable),
+        2 => Ok(AckKind::Dead),
+        kind => Err(Refused::error(format!("JMQAckType {kind} is none of 0, 1 and 2"))),
+    }
+}
+
+fn in_no_transaction(packet: &Packet) -> Result<(), Refused> {
+    let variable = packet.variable().map_err(|error| Refused::error(error.to_string()))?;
+    match variable.transaction_id.filter(|&id| id != 0) {
+        None => Ok(()),
+        Some(id) => {
+            Err(Refused { status: Status::NOT_FOUND, reason: format!("Unknown transaction {id}") })
+        }
+    }
+}
+
+fn blocks(packet: &Packet) -> Result<Bytes, Refused> {
+    let body = packet.body();
+    if body.is_empty() {
+        return Err(Refused::error("Empty ack message"));
+    }
+    if !body.len().is_multiple_of(BLOCK_LEN) {
+        return Err(Refused::error(format!(
+            "corrupted ack message: {} bytes are no blocks of {BLOCK_LEN}",
+            body.len()
+        )));
+    }
+    Ok(body)
+}

@@ -1,0 +1,64 @@
+//! Byte streams under a connection.
+
+use std::{
+    fmt,
+    io::{self, IoSlice, Read, Write},
+    net::Shutdown,
+};
+
+use mio::net::TcpStream;
+
+/// A non-blocking byte stream. Its reading half is used by the loop that owns the connection, its
+/// writing half by whoever is inside the connection's output gate.
+pub trait Transport: Send + Sync + fmt::Debug {
+    /// Reads what is there; 0 at the end.
+    ///
+    /// # Errors
+    /// `WouldBlock` if nothing is there yet; anything else ends the connection.
+    fn read(&self, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// Writes as much as fits.
+    ///
+    /// # Errors
+    /// `WouldBlock` if nothing fits now; anything else ends the connection.
+    fn write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
+
+    /// Ends the writing half; the peer reads what was written, then the end.
+    fn finish(&self);
+}
+
+/// TCP.
+#[derive(Debug)]
+pub struct Tcp(TcpStream);
+
+impl Tcp {
+    /// Wraps a stream that is registered with a poller.
+    #[must_use]
+    pub const fn new(stream: TcpStream) -> Self {
+        Self(stream)
+    }
+}
+
+impl Transport for Tcp {
+    fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        retry(|| (&self.0).read(buffer))
+    }
+
+    fn write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        retry(|| (&self.0).write_vectored(slices))
+    }
+
+    fn finish(&self) {
+        // The peer may be gone already; then there is nobody to tell.
+        drop(self.0.shutdown(Shutdown::Write));
+    }
+}
+
+fn retry(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! What several integration tests use.
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    clippy::disallowed_methods,
+    unreachable_pub,
+    reason = "each test uses its part, and may fail by panic"
+)]
+
+#[cfg(all(feature = "broker", feature = "unstable-internals"))]
+pub mod raw;
+
+use std::net::SocketAddr;
+
+/// An address of this machine with a free port.
+pub fn local() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
+}
+
+#[cfg(feature = "broker")]
+pub fn broker(loops: usize) -> tidegate::broker::Broker {
+    let mut builder = tidegate::broker::Broker::builder();
+    builder.listen(local()).loops(loops);
+    builder.start().expect("a broker starts on free ports")
+}
