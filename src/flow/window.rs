@@ -422,6 +422,7 @@ mod tests {
         assert_eq!(window.left(), Some(LARGEST));
         let window = Window::with_bytes(Credit::Unlimited, u64::MAX);
         assert_eq!(window.left_bytes(), Some(u64::from(LARGEST) * 64));
+        assert_eq!(Window::with_bytes(Credit::Unlimited, 0).left_bytes(), Some(64));
     }
 
     #[test]

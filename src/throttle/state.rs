@@ -371,12 +371,16 @@ mod tests {
                 (Stress, 60, 50, (250, 3, 2, 2)),
                 // Messages, but no quiet.
                 (Tick, 100, 500, (250, 3, 2, 2)),
+                // Ignored, but no quiet from here on.
+                (Stress, 110, 500, (250, 3, 2, 2)),
                 // By time; a change, but no indication.
                 (Tick, 180, 500, (50, 5, 1, 3)),
-                // Quiet since 60, but not enough messages since the change at 180.
-                (Tick, 190, 599, (50, 5, 1, 3)),
-                // Both.
-                (Tick, 190, 600, (10, 7, 0, 4)),
+                // Messages since the change at 180, but not quiet for long enough.
+                (Tick, 229, 600, (50, 5, 1, 3)),
+                // Quiet since 110, but a message short.
+                (Tick, 230, 599, (50, 5, 1, 3)),
+                // Both, just.
+                (Tick, 230, 600, (10, 7, 0, 4)),
             ],
         );
     }
