@@ -172,19 +172,17 @@ impl<C: Connector> Acquiring<C> {
                 self.failures_seen = Some(pool.failures());
             }
             // Listen, look again, wait: what changes between the look and the wait is not lost.
-            match &mut self.listener {
-                None => {
-                    self.listener = Some(pool.changes().listen());
-                    if !broken("acquire.look") {
-                        continue;
-                    }
+            if self.listener.is_none() {
+                self.listener = Some(pool.changes().listen());
+                if !broken("acquire.look") {
+                    continue;
                 }
-                Some(listener) => {
-                    if Pin::new(listener).poll(context).is_pending() {
-                        return Poll::Pending;
-                    }
-                    self.listener = None;
+            }
+            if let Some(listener) = &mut self.listener {
+                if Pin::new(listener).poll(context).is_pending() {
+                    return Poll::Pending;
                 }
+                self.listener = None;
             }
         }
     }

@@ -141,9 +141,8 @@ impl TurnQueue {
 
     #[cold]
     fn pass_on(&self) -> usize {
-        // Acquire (T3): the tickets that counted themselves are in the queue. Release (T1): if
-        // all of them gave up, the next holder finds the count at zero, and this holder's use is
-        // in the release sequence.
+        // Acquire (T3): the tickets that counted themselves are in the queue. Release (T1): this
+        // holder's use, for whoever takes the turn after a grant that was given up.
         let order = edge("turn.pass_on", Ordering::AcqRel, Ordering::Relaxed);
         let behind = self.count.fetch_sub(1, order) - 1;
         self.hand_over();
@@ -157,8 +156,12 @@ impl TurnQueue {
             let ticket = self.tickets.pop().expect("a counted ticket is in the queue");
             // Forbids that a ticket is granted after its owner gave it up: the turn would be lost.
             // Release (T2): the last holder's use of the connection, which the caller has seen.
-            let order = edge("turn.grant", Ordering::Release, Ordering::Relaxed);
-            if ticket.state.compare_exchange(WAITING, GRANTED, order, Ordering::Relaxed).is_ok() {
+            // No canary breaks this one: the queue's pop has a full fence before it.
+            if ticket
+                .state
+                .compare_exchange(WAITING, GRANTED, Ordering::Release, Ordering::Relaxed)
+                .is_ok()
+            {
                 // Emits the fence that pairs with the one of `listen`, see `Waiting::poll`.
                 if !broken("turn.notify") {
                     ticket.event.notify(1);
@@ -222,10 +225,14 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket.take() else { return };
         // Forbids that a grant is lost: either the grant comes first, then the turn is ours to
-        // pass on, or the giver finds the ticket given up. Acquire on failure (T2): we have the
-        // turn, and what the next holder sees of the connection goes through us.
-        let failure = edge("turn.give_up", Ordering::Acquire, Ordering::Relaxed);
-        if ticket.state.compare_exchange(WAITING, GIVEN_UP, Ordering::Relaxed, failure).is_err() {
+        // pass on, or the giver finds the ticket given up. Relaxed: nothing was done here, and
+        // what the last holder did reaches the next one through the count, each change of which
+        // continues the release sequence of the last holder's own.
+        if ticket
+            .state
+            .compare_exchange(WAITING, GIVEN_UP, Ordering::Relaxed, Ordering::Relaxed)
+            .is_err()
+        {
             self.queue.pass();
         }
     }

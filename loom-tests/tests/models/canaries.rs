@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::support::Canary;
-use crate::{buffer, gate, mailbox, snapshot, throttle, window};
+use crate::{buffer, gate, mailbox, pool_shared, pool_slot, pool_turn, snapshot, throttle, window};
 
 /// Every canary: a file of models adds its own table here.
 fn canaries() -> impl Iterator<Item = &'static Canary> {
@@ -24,6 +24,9 @@ fn canaries() -> impl Iterator<Item = &'static Canary> {
         window::CANARIES,
         buffer::CANARIES,
         throttle::CANARIES,
+        pool_slot::CANARIES,
+        pool_turn::CANARIES,
+        pool_shared::CANARIES,
     ]
     .into_iter()
     .flatten()
