@@ -10,6 +10,7 @@ use support::{
         QUEUE, Raw, TOPIC, acknowledge, blocks, bodies, body, delivery_count, flags, int, long,
         reason, status,
     },
+    wait_until,
 };
 use tidegate::wire::{Flags, PacketBuilder, PacketType};
 
@@ -135,6 +136,7 @@ fn what_a_lost_connection_had_comes_back_in_its_place_and_flagged() {
             let socket = socket2::SockRef::from(&dying.stream);
             socket.set_linger(Some(std::time::Duration::ZERO)).unwrap();
             drop(dying);
+            wait_until("the loss is noticed", || broker.snapshot().connections == 1);
             let session = sender.create_session(1);
             sender.add_consumer(session, "q", QUEUE, 1000);
             sender.start();
@@ -160,6 +162,7 @@ fn messages_that_metering_held_back_are_not_counted_as_delivered() {
     dying.start();
     assert_eq!(dying.messages_so_far().len(), 2);
     drop(dying);
+    wait_until("the loss is noticed", || broker.snapshot().connections == 1);
     let session = sender.create_session(1);
     sender.add_consumer(session, "q", QUEUE, 1000);
     sender.start();

@@ -105,7 +105,6 @@ pub(super) struct Output {
     writable: AtomicBool,
     /// The last turn that has this on its list; spares looking for it there.
     touched: AtomicU64,
-    broken: AtomicBool,
     finished: AtomicBool,
 }
 
@@ -130,7 +129,6 @@ impl Output {
             }),
             writable: AtomicBool::new(false),
             touched: AtomicU64::new(0),
-            broken: AtomicBool::new(false),
             finished: AtomicBool::new(false),
         }
     }
@@ -189,15 +187,9 @@ impl Output {
         self.writable.store(true, Ordering::Release);
     }
 
-    /// Whether writing failed, or the peer does not read: the owner closes the connection.
-    pub(super) fn is_broken(&self) -> bool {
-        // Relaxed: a hint for the owner, who looks every turn it is touched.
-        self.broken.load(Ordering::Relaxed)
-    }
-
     /// Whether everything was written and the stream ended.
     pub(super) fn is_finished(&self) -> bool {
-        // Relaxed: as above.
+        // Relaxed: a hint for the owner, who looks again until it is so.
         self.finished.load(Ordering::Relaxed)
     }
 
@@ -234,11 +226,11 @@ impl Output {
         }
         if let Err(error) = lane.write(turn) {
             tracing::debug!(connection = self.connection_id, %error, "writing failed");
-            self.set_broken();
+            lane.give_up();
         }
         if lane.outbound.pending() > OUTPUT_BYTES_MAX && lane.blocked {
             tracing::warn!(connection = self.connection_id, "the peer does not read; closing");
-            self.set_broken();
+            lane.give_up();
         }
         if lane.finish && lane.outbound.pending() == 0 {
             if let Some(transport) = lane.transport.take() {
@@ -250,11 +242,6 @@ impl Output {
         if lane.outbound.is_answer_due() {
             turn.expect_answer();
         }
-    }
-
-    fn set_broken(&self) {
-        // Relaxed: see `is_broken`.
-        self.broken.store(true, Ordering::Relaxed);
     }
 }
 
@@ -289,6 +276,13 @@ impl Lane {
             }
             Control::Finish => self.finish = true,
             Control::Abort => self.transport = None,
+        }
+    }
+
+    /// Breaks the connection. Its owner reads the end of it, and takes it down.
+    fn give_up(&mut self) {
+        if let Some(transport) = self.transport.take() {
+            transport.abort();
         }
     }
 

@@ -1,7 +1,6 @@
 //! One event loop of a broker: accepts, reads, keeps deadlines.
 
 use std::{
-    collections::VecDeque,
     io,
     net::SocketAddr,
     sync::Arc as StdArc,
@@ -79,8 +78,8 @@ pub(super) struct Server {
     peers: Slots<Peer>,
     carry: Carry,
     buffer: ReadBuffer,
-    /// Clients that had more to read than their share of a turn.
-    unread: VecDeque<Key>,
+    /// Clients that had more to read than their share of this turn.
+    unread: Vec<Key>,
     /// All loops, this one included, for handing out connections in turn.
     mailboxes: Vec<LoopMailbox>,
     next_loop: usize,
@@ -102,7 +101,7 @@ impl Server {
             peers: Slots::default(),
             carry: Carry::new(number),
             buffer: ReadBuffer::default(),
-            unread: VecDeque::new(),
+            unread: Vec::new(),
             mailboxes,
             next_loop: 0,
             port_table,
@@ -225,7 +224,7 @@ impl Server {
                         break false;
                     }
                     if budget == 0 {
-                        unread.push_back(key);
+                        unread.push(key);
                         break false;
                     }
                 }
@@ -244,6 +243,8 @@ impl Server {
         let Self { shared, carry, .. } = self;
         let mut turn = Turn::new(io.wall_ms(), &shared.ids, &shared.stats, carry);
         client.connection.end(true, shared, &mut turn);
+        // Count it out only when what it had is back in its place.
+        turn.finish();
         shared.stats.disconnected();
     }
 
@@ -252,7 +253,7 @@ impl Server {
         let Some(Peer::Client(client)) = peers.get_mut(key) else { return };
         let silent = io.now().duration_since(client.last_heard);
         let interval = shared.config.ping_interval;
-        if client.closing || client.connection.output().is_broken() {
+        if client.closing {
             return self.drop_client(io, key);
         }
         let mut turn = Turn::new(io.wall_ms(), &shared.ids, &shared.stats, carry);
@@ -319,7 +320,7 @@ impl Server {
         for key in self.peers.keys() {
             if let Some(Peer::Client(client)) = self.peers.get_mut(key) {
                 let output = client.connection.output();
-                if output.is_finished() || output.is_broken() || io.now() >= until {
+                if output.is_finished() || io.now() >= until {
                     self.drop_client(io, key);
                 }
             }
@@ -377,15 +378,16 @@ impl Handler for Server {
         }
     }
 
+    fn begin_turn(&mut self, io: &mut Io) {
+        // Whoever had more than its share goes on, behind what the others had in that turn.
+        for key in std::mem::take(&mut self.unread) {
+            self.read(io, key);
+        }
+    }
+
     fn end_turn(&mut self, io: &mut Io) -> Next {
         let Self { shared, carry, .. } = &mut *self;
         Turn::new(io.wall_ms(), &shared.ids, &shared.stats, carry).finish();
-        // Only what was unread before this turn; whoever has still more waits behind the others.
-        for _ in 0..self.unread.len() {
-            if let Some(key) = self.unread.pop_front() {
-                self.read(io, key);
-            }
-        }
         if self.reap(io) {
             return Next::Stop;
         }

@@ -76,7 +76,10 @@ pub trait Handler {
     /// A deadline set for `key` has passed.
     fn deadline(&mut self, io: &mut Io, key: Key);
 
-    /// Everything of this turn has been handed in; called every turn.
+    /// A turn begins; its readiness follows.
+    fn begin_turn(&mut self, io: &mut Io);
+
+    /// Everything of this turn has been handed in.
     fn end_turn(&mut self, io: &mut Io) -> Next;
 }
 
@@ -185,6 +188,7 @@ impl<M: Send> EventLoop<M> {
             }
             self.mailbox.awake();
             self.io.read_clock();
+            handler.begin_turn(&mut self.io);
             let busy = self.hand_in(&events, handler);
             next = handler.end_turn(&mut self.io);
             match next {

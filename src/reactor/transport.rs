@@ -25,6 +25,9 @@ pub trait Transport: Send + Sync + fmt::Debug {
 
     /// Ends the writing half; the peer reads what was written, then the end.
     fn finish(&self);
+
+    /// Ends both halves at once; whoever reads here finds the end.
+    fn abort(&self);
 }
 
 /// TCP.
@@ -51,6 +54,10 @@ impl Transport for Tcp {
     fn finish(&self) {
         // The peer may be gone already; then there is nobody to tell.
         drop(self.0.shutdown(Shutdown::Write));
+    }
+
+    fn abort(&self) {
+        drop(self.0.shutdown(Shutdown::Both));
     }
 }
 

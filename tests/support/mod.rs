@@ -24,3 +24,12 @@ pub fn broker(loops: usize) -> tidegate::broker::Broker {
     builder.listen(local()).loops(loops);
     builder.start().expect("a broker starts on free ports")
 }
+
+/// Waits until something outside becomes true, for ten seconds at most.
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while !condition() {
+        assert!(std::time::Instant::now() < until, "not in time: {what}");
+        std::thread::yield_now();
+    }
+}
