@@ -1,6 +1,8 @@
 //! Low-latency messaging runtime for servers.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(all(feature = "client", not(loom)))]
+pub mod client;
 pub mod flow;
 pub mod pool;
 mod setting;

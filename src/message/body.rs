@@ -44,7 +44,7 @@ impl BodyKind {
         })
     }
 
-    pub(super) const fn packet_type(self) -> PacketType {
+    pub(crate) const fn packet_type(self) -> PacketType {
         match self {
             Self::Text => PacketType::TEXT_MESSAGE,
             Self::Bytes => PacketType::BYTES_MESSAGE,

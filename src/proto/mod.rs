@@ -6,3 +6,5 @@ pub mod auth;
 pub mod broker_in;
 #[cfg(feature = "broker")]
 pub mod broker_out;
+#[cfg(feature = "client")]
+pub mod client;

@@ -22,7 +22,7 @@
 //! | Edge | Release side | Acquire side | Carries | Model |
 //! | --- | --- | --- | --- | --- |
 //! | G1 | `fetch_add` of `enter` | `fetch_add`, `swap` or exchange of the runner | the announced work | `gate_loses_no_work` |
-//! | G2 | last exchange of a leaving runner | `fetch_add` of the next runner | the state | `gate_has_one_runner` |
+//! | G2 | last exchange of a leaving runner | `fetch_add` or exchange of the next runner | the state | `gate_has_one_runner` |
 //!
 //! # Source
 //! The combining pattern of flat combining and of actor mailboxes; the counter instead of a flag
@@ -82,6 +82,25 @@ impl<T> Gate<T> {
             return Entered::Elsewhere;
         }
         self.run(1, work)
+    }
+
+    /// Does `work` if nobody is inside. If somebody is, nothing is announced and `None` comes back:
+    /// whoever is inside does not learn of this call.
+    pub fn try_enter(&self, work: impl FnMut(&mut T) -> bool) -> Option<Entered> {
+        // Forbids a second runner: only from zero does the count become this caller's.
+        // Success Acquire (G2): the last runner's changes are visible; nothing is announced, so
+        // there is nothing to release before the run ends. Failure Relaxed: nothing is read.
+        let acquire = edge("gate.try", Ordering::Acquire, Ordering::Relaxed);
+        let entered = self.pending.compare_exchange(0, 1, acquire, Ordering::Relaxed);
+        entered.is_ok().then(|| self.run(1, work))
+    }
+
+    /// Whether nobody was inside at some instant during the call: a guess, unless a fence on both
+    /// sides orders it.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        // Relaxed: a guess; who acts on it enters, which synchronizes.
+        self.pending.load(Ordering::Relaxed) == 0
     }
 
     /// Goes on after [`Entered::More`]. Only the thread (or the run list) that was given `More`

@@ -10,6 +10,7 @@
 mod canary;
 mod cell;
 mod gate;
+mod helm;
 mod mailbox;
 mod queue;
 mod snapshot;
@@ -18,6 +19,7 @@ mod wait;
 pub use canary::{broken, edge, fence_edge};
 pub use cell::UnsafeCell;
 pub use gate::{Entered, Gate};
+pub use helm::{Helm, Signal};
 pub use mailbox::{Mailbox, Wake};
 pub use queue::{Inbox, Queue};
 pub use snapshot::Snapshot;

@@ -1,0 +1,216 @@
+//! Messages that the application has and the broker does not know it has: what acknowledgements
+//! and recover are made of.
+//!
+//! A block is a consumer's id and a message's id, 40 bytes, as the wire has it. Blocks are added
+//! by whoever receives and taken by whoever acknowledges; each is taken once.
+
+use bytes::{BufMut as _, BytesMut};
+
+use super::{core::Core, error::RequestError, output::Push};
+use crate::{
+    sync::{AtomicUsize, Inbox, Ordering},
+    wire::{Header, MessageId, PacketBuilder, PacketType},
+};
+
+/// Messages of one lazy batch.
+const BATCH: usize = 10;
+/// Blocks that one acknowledgement carries at most.
+const BLOCKS_MAX: usize = 10_000;
+
+/// One message of one consumer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Block {
+    pub(super) consumer: i64,
+    pub(super) message: MessageId,
+}
+
+impl Block {
+    pub(super) const fn of(header: &Header) -> Self {
+        Self { consumer: header.consumer_id, message: header.id }
+    }
+}
+
+/// Whether blocks are sent by themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Batch {
+    /// Ten at a time, or when nothing more comes.
+    Lazy,
+    /// When the application says so.
+    Asked,
+}
+
+/// The unacknowledged messages of one session, in the order in which they were handed out.
+///
+/// Bounded by what the application takes without acknowledging.
+#[derive(Debug)]
+pub(super) struct Acks {
+    batch: Batch,
+    blocks: Inbox<Block>,
+    /// Blocks added and not taken; with a lazy batch only.
+    count: AtomicUsize,
+    /// The count at the last look for idle ones.
+    idle: AtomicUsize,
+}
+
+impl Acks {
+    pub(super) fn new(batch: Batch) -> Self {
+        let (count, idle) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { batch, blocks: Inbox::new(), count, idle }
+    }
+
+    /// Notes a message that the application gets; a full batch is acknowledged.
+    pub(super) fn add(&self, core: &Core, block: Block) {
+        self.blocks.push(block);
+        if self.batch == Batch::Asked {
+            return;
+        }
+        // Relaxed: whoever counts the tenth takes ten; the queue itself carries the blocks.
+        if (self.count.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(BATCH) {
+            self.send_lazily(core, BATCH);
+        }
+    }
+
+    /// Takes everything, in order.
+    pub(super) fn take_all(&self) -> Vec<Block> {
+        let all: Vec<_> = std::iter::from_fn(|| self.blocks.pop()).collect();
+        if self.batch == Batch::Lazy {
+            // Relaxed: as in `add`.
+            self.count.fetch_sub(all.len(), Ordering::Relaxed);
+        }
+        all
+    }
+
+    /// Takes one message out, if it is there.
+    pub(super) fn take_one(&self, wanted: Block) -> bool {
+        let all = self.take_all();
+        let mut found = false;
+        for block in all {
+            if block == wanted && !found {
+                found = true;
+            } else {
+                self.blocks.push(block);
+            }
+        }
+        found
+    }
+
+    /// Puts blocks back that were only looked at.
+    pub(super) fn put_back(&self, blocks: Vec<Block>) {
+        let count = blocks.len();
+        for block in blocks {
+            self.blocks.push(block);
+        }
+        if self.batch == Batch::Lazy {
+            // Relaxed: as in `add`.
+            self.count.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+
+    /// Sends an unfinished lazy batch.
+    pub(super) fn flush(&self, core: &Core) {
+        if self.batch == Batch::Lazy {
+            self.send_lazily(core, usize::MAX);
+        }
+    }
+
+    /// Sends an unfinished lazy batch to which nothing was added since the last call.
+    pub(super) fn flush_idle(&self, core: &Core) {
+        if self.batch == Batch::Lazy {
+            // Relaxed, both: only one thread looks for idle ones.
+            let count = self.count.load(Ordering::Relaxed);
+            if self.idle.swap(count, Ordering::Relaxed) == count && count > 0 {
+                self.send_lazily(core, usize::MAX);
+            }
+        }
+    }
+
+    fn send_lazily(&self, core: &Core, most: usize) {
+        let blocks: Vec<_> = std::iter::from_fn(|| self.blocks.pop()).take(most).collect();
+        // Relaxed: as in `add`.
+        self.count.fetch_sub(blocks.len(), Ordering::Relaxed);
+        for blocks in blocks.chunks(BLOCKS_MAX) {
+            core.submit(
+                PacketBuilder::new(PacketType::ACKNOWLEDGE).body(body(blocks)),
+                Push::Later,
+            );
+        }
+    }
+}
+
+/// Whether an acknowledgement's reply is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answer {
+    Awaited,
+    None,
+}
+
+/// Acknowledges these messages.
+pub(super) fn acknowledge(
+    core: &Core,
+    blocks: &[Block],
+    answer: Answer,
+) -> Result<(), RequestError> {
+    for blocks in blocks.chunks(BLOCKS_MAX) {
+        let body = body(blocks).freeze();
+        if answer == Answer::None {
+            core.submit(PacketBuilder::new(PacketType::ACKNOWLEDGE).body(body), Push::Later);
+            continue;
+        }
+        core.request(PacketType::ACKNOWLEDGE, |packet| packet.body(body.clone()))?;
+    }
+    Ok(())
+}
+
+/// Why a message cannot be handed to the application.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unwanted {
+    /// It expired before the application took it.
+    Expired,
+    /// It cannot be read.
+    Unreadable,
+    /// The listener failed on it each time.
+    Failed,
+}
+
+/// Tells the broker that a message was not handed over, or in vain. Wants no reply.
+pub(super) fn decline(core: &Core, block: Block, why: Unwanted) {
+    let packet = PacketBuilder::new(PacketType::ACKNOWLEDGE).body(body(&[block]));
+    let packet = match why {
+        Unwanted::Expired => packet.int("JMQAckType", DEAD).int("JMQDeadReason", EXPIRED),
+        Unwanted::Unreadable => packet.int("JMQAckType", DEAD).int("JMQDeadReason", UNDELIVERABLE),
+        Unwanted::Failed => packet.int("JMQAckType", PUT_BACK),
+    };
+    core.submit(packet, Push::Later);
+}
+
+const PUT_BACK: i32 = 1;
+const DEAD: i32 = 2;
+const UNDELIVERABLE: i32 = 0;
+const EXPIRED: i32 = 1;
+
+/// Sends messages back to the broker, to be delivered again.
+pub(super) fn redeliver(core: &Core, blocks: &[Block], seen: Seen) {
+    if blocks.is_empty() {
+        return;
+    }
+    let packet = PacketBuilder::new(PacketType::REDELIVER)
+        .boolean("JMQSetRedelivered", seen == Seen::Yes)
+        .body(body(blocks));
+    core.submit(packet, Push::Later);
+}
+
+/// Whether the application has seen the messages that go back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Seen {
+    Yes,
+    No,
+}
+
+fn body(blocks: &[Block]) -> BytesMut {
+    let mut out = BytesMut::with_capacity(blocks.len() * (8 + MessageId::LEN));
+    for block in blocks {
+        out.put_i64(block.consumer);
+        out.put_slice(&block.message.encode());
+    }
+    out
+}

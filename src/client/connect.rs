@@ -1,0 +1,282 @@
+//! From a list of addresses to a connection that is logged in.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpStream, ToSocketAddrs as _},
+    time::{Duration, Instant},
+};
+
+use bytes::BytesMut;
+
+use super::{
+    address::{Address, Way},
+    clock,
+    core::LoggedIn,
+    error::{AttemptError, ConnectError},
+    settings::{AddressListBehavior, Settings},
+    socket::{HEARTBEAT, ReadTimeout, Wait, Wire},
+    stamp::Stamp,
+};
+use crate::{
+    proto::client::{ClientEnd, ClientEvent, ConnectionError, Identity, LEVEL, LEVEL_LEAST},
+    sync::Signal,
+    wire::{
+        Decoder, Frame, Status,
+        limits::PACKET_BEFORE_LOGIN_BYTES_MAX,
+        portmapper::{self, PortTable, TABLE_READ_BYTES_MAX},
+    },
+};
+
+/// The longest a login may take, as long as a broker waits for its part of one.
+const LOGIN_LONGEST: Duration = Duration::from_secs(180);
+
+/// Tries the addresses as the settings say, until one takes the login.
+pub(super) fn connect(settings: &Settings) -> Result<LoggedIn, ConnectError> {
+    let mut addresses = settings.address_list();
+    if settings.behavior == AddressListBehavior::Random {
+        let start = usize::from(random::<2>().iter().fold(0, |sum, &b| sum * 256 + u16::from(b)));
+        let len = addresses.len();
+        addresses.rotate_left(start % len.max(1));
+    }
+    let mut attempts = 0_u32;
+    let mut pass = 0_u32;
+    loop {
+        pass = pass.saturating_add(1);
+        for (at, address) in addresses.iter().enumerate() {
+            let mut again = 0_u32;
+            loop {
+                attempts = attempts.saturating_add(1);
+                let last = match attempt(address, settings) {
+                    Ok(login) => return Ok(login),
+                    Err(AttemptError::Login { cause, .. }) if is_final(&cause) => {
+                        return Err(ConnectError::Refused { address: address.to_string(), cause });
+                    }
+                    Err(error) => error,
+                };
+                tracing::debug!(%address, error = %last, "no connection");
+                let tries_left = settings.attempts.is_none_or(|most| again < most);
+                let addresses_left = at + 1 < addresses.len();
+                let passes_left = settings.iterations.is_none_or(|most| pass < most);
+                if !tries_left && !addresses_left && !passes_left {
+                    let addresses =
+                        addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+                    return Err(ConnectError::Unreachable { addresses, attempts, last });
+                }
+                // Another address is tried at once; the same one, or the list again, after a rest.
+                if tries_left || !addresses_left {
+                    rest(settings.interval);
+                }
+                if !tries_left {
+                    break;
+                }
+                again = again.saturating_add(1);
+            }
+        }
+    }
+}
+
+/// Whether another attempt would get the same answer.
+fn is_final(cause: &ConnectionError) -> bool {
+    match cause {
+        ConnectionError::Refused { status, .. } => *status != Status::UNAVAILABLE,
+        ConnectionError::AuthenticationKind { .. }
+        | ConnectionError::Level { .. }
+        | ConnectionError::Credentials => true,
+        _ => false,
+    }
+}
+
+fn rest(time: Duration) {
+    Signal::new().sleep_unless(|| false, clock::deadline_after(Some(time)));
+}
+
+fn attempt(address: &Address, settings: &Settings) -> Result<LoggedIn, AttemptError> {
+    let place = format!("{}:{}", address.host, address.port);
+    let targets = resolve(address)?;
+    let mut last = None;
+    for target in targets {
+        match reach(target, address, settings) {
+            Ok((target, wire, timeout)) => {
+                return login_at_some_level(target, wire, timeout, settings)
+                    .map_err(|cause| AttemptError::Login { place, cause });
+            }
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.unwrap_or_else(|| AttemptError::Host {
+        host: address.host.clone(),
+        reason: "it has no address".to_owned(),
+    }))
+}
+
+fn resolve(address: &Address) -> Result<Vec<SocketAddr>, AttemptError> {
+    let found = (address.host.as_str(), address.port).to_socket_addrs();
+    found.map(Iterator::collect).map_err(|error| AttemptError::Host {
+        host: address.host.clone(),
+        reason: error.to_string(),
+    })
+}
+
+/// Connects to the service, asking the port mapper first if the address says so.
+fn reach(
+    target: SocketAddr,
+    address: &Address,
+    settings: &Settings,
+) -> Result<(SocketAddr, Wire, ReadTimeout), AttemptError> {
+    let target = match &address.way {
+        Way::Direct { .. } => target,
+        Way::PortMapper { service } => {
+            let port = ask_port_mapper(target, service, settings)?;
+            SocketAddr::new(target.ip(), port)
+        }
+    };
+    let (wire, timeout) = Wire::connect(target, settings.connect_timeout)
+        .map_err(|error| connect_error(target, &error))?;
+    Ok((target, wire, timeout))
+}
+
+fn connect_error(target: SocketAddr, error: &std::io::Error) -> AttemptError {
+    AttemptError::Connect { place: target.to_string(), reason: error.to_string() }
+}
+
+fn ask_port_mapper(
+    mapper: SocketAddr,
+    service: &str,
+    settings: &Settings,
+) -> Result<u16, AttemptError> {
+    let stream = match settings.connect_timeout {
+        Some(timeout) => TcpStream::connect_timeout(&mapper, timeout),
+        None => TcpStream::connect(mapper),
+    };
+    let mut stream = stream.map_err(|error| connect_error(mapper, &error))?;
+    let trouble = |reason: String| AttemptError::PortMapper { place: mapper.to_string(), reason };
+    let failed = |error: std::io::Error| trouble(error.to_string());
+    stream.set_read_timeout(settings.port_mapper_timeout).map_err(failed)?;
+    stream.write_all(portmapper::REQUEST).map_err(failed)?;
+    let mut table = Vec::new();
+    let mut chunk = [0; 2048];
+    // Who waits for the end of the stream instead waits longer.
+    while !PortTable::is_complete(&table) && table.len() < TABLE_READ_BYTES_MAX {
+        match stream.read(&mut chunk).map_err(failed)? {
+            0 => break,
+            len => table.extend_from_slice(chunk.get(..len).unwrap_or_default()),
+        }
+    }
+    let table = PortTable::decode(&table).map_err(|error| trouble(error.to_string()))?;
+    match table.find("tcp", "NORMAL", Some(service)) {
+        Some(found) if found.port > 0 => Ok(found.port),
+        Some(_) => Err(trouble(format!("service {service} is paused"))),
+        None => Err(trouble(format!("it has no service {service} over TCP"))),
+    }
+}
+
+/// Logs in; a broker that knows only an older level is asked again at that one.
+fn login_at_some_level(
+    target: SocketAddr,
+    wire: Wire,
+    timeout: ReadTimeout,
+    settings: &Settings,
+) -> Result<LoggedIn, ConnectionError> {
+    match login(wire, timeout, settings, LEVEL) {
+        Err(ConnectionError::Level { level }) if (LEVEL_LEAST..LEVEL).contains(&level) => {
+            let (wire, timeout) = Wire::connect(target, settings.connect_timeout)
+                .map_err(|error| ConnectionError::Socket(error.kind()))?;
+            login(wire, timeout, settings, level)
+        }
+        outcome => outcome,
+    }
+}
+
+fn login(
+    wire: Wire,
+    mut timeout: ReadTimeout,
+    settings: &Settings,
+    level: i32,
+) -> Result<LoggedIn, ConnectionError> {
+    let socket = |error: std::io::Error| ConnectionError::Socket(error.kind());
+    let local = wire.local_address().map_err(socket)?;
+    let local = local.ok_or(ConnectionError::Socket(std::io::ErrorKind::Unsupported))?;
+    let stamp = Stamp::new(local, random());
+    let mut end = ClientEnd::new(Identity {
+        user: settings.user.clone(),
+        password: settings.password.clone(),
+        client_id: settings.client_id.clone(),
+        flow_count: settings.flow.connection_count(),
+        level,
+    });
+    let mut decoder = Decoder::new(PACKET_BEFORE_LOGIN_BYTES_MAX);
+    let deadline = clock::now() + settings.ack_timeout.unwrap_or(LOGIN_LONGEST).min(LOGIN_LONGEST);
+    loop {
+        while let Some(packet) = end.poll_transmit() {
+            send_all(&wire, packet.id(stamp.next()).finish().raw(), deadline)?;
+        }
+        match next_packet(&wire, &mut timeout, &mut decoder, deadline)? {
+            Frame::Oversized(header) => {
+                return Err(ConnectionError::TooLarge {
+                    packet: header.packet_type,
+                    bytes: header.size,
+                    most: PACKET_BEFORE_LOGIN_BYTES_MAX,
+                });
+            }
+            Frame::Packet(packet) => match end.handle_packet(&packet)? {
+                ClientEvent::LoggedIn => break,
+                ClientEvent::Goodbye { reason, text } => {
+                    return Err(ConnectionError::Goodbye { reason, text });
+                }
+                _ => {}
+            },
+        }
+    }
+    let welcome = end.welcome().cloned();
+    let welcome = welcome.expect("a client that is logged in was welcomed");
+    Ok(LoggedIn { end, decoder, wire, timeout, welcome, stamp })
+}
+
+fn next_packet(
+    wire: &Wire,
+    timeout: &mut ReadTimeout,
+    decoder: &mut Decoder,
+    deadline: Instant,
+) -> Result<Frame, ConnectionError> {
+    loop {
+        if let Some(frame) = decoder.next_frame().map_err(ConnectionError::Garbage)? {
+            return Ok(frame);
+        }
+        let left = deadline.saturating_duration_since(clock::now());
+        if left.is_zero() {
+            return Err(ConnectionError::Socket(std::io::ErrorKind::TimedOut));
+        }
+        let mut buffer = BytesMut::with_capacity(4096);
+        match wire.receive(&mut buffer, Wait::For(left.min(HEARTBEAT)), timeout) {
+            Ok(None) => {}
+            Ok(Some(0)) => return Err(ConnectionError::EndOfStream),
+            Ok(Some(_)) => decoder.feed(buffer.freeze()),
+            Err(error) => return Err(ConnectionError::Socket(error.kind())),
+        }
+    }
+}
+
+fn send_all(wire: &Wire, mut bytes: &[u8], deadline: Instant) -> Result<(), ConnectionError> {
+    let socket = |error: std::io::Error| ConnectionError::Socket(error.kind());
+    while !bytes.is_empty() {
+        let sent = wire.send(bytes, &[]).map_err(socket)?;
+        bytes = bytes.get(sent..).unwrap_or_default();
+        if sent == 0 {
+            let left = deadline.saturating_duration_since(clock::now());
+            if left.is_zero() {
+                return Err(ConnectionError::Socket(std::io::ErrorKind::TimedOut));
+            }
+            wire.wait_ready(false, left.min(HEARTBEAT)).map_err(socket)?;
+        }
+    }
+    Ok(())
+}
+
+/// Random bytes; zeros if the system has none, which only makes ids less distinct.
+fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    if getrandom::fill(&mut bytes).is_err() {
+        bytes = [0; N];
+    }
+    bytes
+}

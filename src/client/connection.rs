@@ -1,0 +1,239 @@
+//! A connection: one socket, its sessions, and their common start, stop and end.
+
+use std::thread::JoinHandle;
+
+use super::{
+    acks::Batch,
+    core::Core,
+    error::{ConnectError, RequestError, SessionError},
+    keeper, listening,
+    output::Push,
+    session::{AcknowledgeMode, Session, SessionShared},
+    settings::Settings,
+};
+use crate::{
+    client::connect,
+    proto::client::ConnectionError,
+    sync::{Arc, AtomicBool, AtomicU64, Ordering, Queue, Snapshot},
+    wire::{PacketBuilder, PacketType},
+};
+
+/// A connection to a broker.
+///
+/// Shape: a handle; clones are the same connection, which any thread may use. A new connection
+/// hands out no messages before [`start`](Self::start).
+///
+/// Dropping the last handle, of the connection and of everything made from it, closes it without
+/// waiting for the broker; [`close`](Self::close) does so in order and waits.
+#[derive(Debug, Clone)]
+pub struct Connection {
+    pub(super) owner: Arc<ConnectionOwner>,
+}
+
+/// What the handles of a connection hold; its drop is the drop of the last one.
+#[derive(Debug)]
+pub(super) struct ConnectionOwner {
+    pub(super) core: Arc<Core>,
+    /// One place, until somebody joins it.
+    keeper: Queue<JoinHandle<()>>,
+    sessions: Snapshot<Vec<Arc<SessionShared>>>,
+    closing: AtomicBool,
+    temporaries: AtomicU64,
+}
+
+impl Connection {
+    pub(super) fn open(settings: &Settings) -> Result<Self, ConnectError> {
+        let login = connect::connect(settings)?;
+        let core = Arc::new(Core::new(login, settings.clone()));
+        let keeper = Queue::new(1);
+        match keeper::start(Arc::clone(&core)) {
+            Ok(thread) => {
+                let pushed = keeper.push(thread);
+                debug_assert!(pushed.is_ok(), "the place is free");
+            }
+            Err(error) => {
+                let cause = ConnectionError::Socket(error.kind());
+                core.fail(cause.clone());
+                return Err(ConnectError::Refused { address: "this program".to_owned(), cause });
+            }
+        }
+        Ok(Self {
+            owner: Arc::new(ConnectionOwner {
+                core,
+                keeper,
+                sessions: Snapshot::new(Vec::new()),
+                closing: AtomicBool::new(false),
+                temporaries: AtomicU64::new(0),
+            }),
+        })
+    }
+
+    /// Lets messages be handed out, at first or after [`stop`](Self::stop).
+    ///
+    /// # Errors
+    /// [`SessionError::Request`] if the connection is lost.
+    pub fn start(&self) -> Result<(), SessionError> {
+        let core = self.core();
+        core.check_alive()?;
+        // Release: nothing but the flag itself is handed over; the signals' fences order the rest.
+        core.started.store(true, Ordering::Release);
+        core.submit(PacketBuilder::new(PacketType::START), Push::Now);
+        core.wake_sessions();
+        // One who reads may have messages that came before the stop, and no new ones will wake it.
+        core.nudge_reader();
+        Ok(())
+    }
+
+    /// Stops handing out messages; receivers wait until [`start`](Self::start). Returns when the
+    /// broker sends no more. Messages that are buffered stay so.
+    ///
+    /// # Errors
+    /// [`SessionError::Request`] if the request fails.
+    pub fn stop(&self) -> Result<(), SessionError> {
+        // Release: as in `start`.
+        self.core().started.store(false, Ordering::Release);
+        self.core().request(PacketType::STOP, |packet| packet)?;
+        Ok(())
+    }
+
+    /// Makes a session.
+    ///
+    /// # Errors
+    /// [`SessionError::Request`] if the broker refuses or the connection is lost.
+    pub fn create_session(&self, mode: AcknowledgeMode) -> Result<Session, SessionError> {
+        Session::create(self, mode)
+    }
+
+    /// Closes the connection with everything made from it: running listeners are waited for,
+    /// threads in `receive` get nothing, unacknowledged messages go back to the broker. Closing it
+    /// again, or after its loss, does nothing.
+    ///
+    /// # Errors
+    /// [`SessionError::IllegalState`] from within a listener of this connection, which would wait
+    /// for itself; [`SessionError::Request`] if the broker does not answer in time.
+    pub fn close(&self) -> Result<(), SessionError> {
+        if listening::in_connection(self.core().key()) {
+            return Err(SessionError::IllegalState(
+                "a listener cannot close its connection, which waits for the listener",
+            ));
+        }
+        self.owner.close()
+    }
+
+    /// Why the connection has ended, if it has.
+    #[must_use]
+    pub fn lost(&self) -> Option<ConnectionError> {
+        self.core().lost()
+    }
+
+    /// The broker's version, as it says.
+    #[must_use]
+    pub fn broker_version(&self) -> &str {
+        &self.core().welcome.version
+    }
+
+    /// The connection's id, as the broker numbered it.
+    #[must_use]
+    pub fn id(&self) -> i64 {
+        self.core().welcome.connection_id
+    }
+
+    pub(super) fn core(&self) -> &Arc<Core> {
+        &self.owner.core
+    }
+}
+
+impl ConnectionOwner {
+    pub(super) fn is_closing(&self) -> bool {
+        // Acquire: pairs with `close`; what it guards is checked again by the broker.
+        self.closing.load(Ordering::Acquire)
+    }
+
+    pub(super) fn add_session(&self, session: &Arc<SessionShared>) {
+        self.core.register(&session.link);
+        self.sessions.update(|sessions| {
+            let mut sessions = sessions.clone();
+            sessions.push(Arc::clone(session));
+            Some(sessions)
+        });
+    }
+
+    pub(super) fn forget_session(&self, session: &Arc<SessionShared>) {
+        self.core.unregister(&session.link);
+        self.sessions.update(|sessions| {
+            let others = sessions.iter().filter(|other| !Arc::ptr_eq(other, session));
+            Some(others.map(Arc::clone).collect())
+        });
+    }
+
+    /// Number of the next temporary destination.
+    pub(super) fn next_temporary(&self) -> u64 {
+        // Relaxed: only the number's uniqueness matters.
+        self.temporaries.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    fn close(&self) -> Result<(), SessionError> {
+        // AcqRel: forbids that two callers both close.
+        if self.closing.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let outcome = self.say_goodbye();
+        self.core.fail(ConnectionError::Closed);
+        self.join_keeper();
+        match outcome {
+            // It is closed all the same.
+            Err(RequestError::Connection(_)) => Ok(()),
+            outcome => Ok(outcome?),
+        }
+    }
+
+    fn say_goodbye(&self) -> Result<(), RequestError> {
+        let sessions = self.sessions.load_full();
+        for session in sessions.iter() {
+            session.begin_close();
+        }
+        let mut outcome = self.core.request(PacketType::STOP, |packet| packet).map(drop);
+        for session in sessions.iter() {
+            let closed = session.finish_close();
+            outcome = outcome.and(closed);
+            self.forget_session(session);
+        }
+        let id = self.core.welcome.connection_id;
+        let goodbye = self.core.request(PacketType::GOODBYE, |packet| {
+            packet.boolean("JMQBlock", false).long("JMQConnectionID", id)
+        });
+        outcome.and(goodbye).map(|_reply| ())
+    }
+
+    fn join_keeper(&self) {
+        if let Some(thread) = self.keeper.pop() {
+            // Its panic would have been reported by the panic hook.
+            let _ended = thread.join();
+        }
+    }
+}
+
+impl Drop for ConnectionOwner {
+    fn drop(&mut self) {
+        // AcqRel: as in `close`.
+        if self.closing.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        if self.core.lost().is_none() {
+            let goodbye = PacketBuilder::new(PacketType::GOODBYE)
+                .boolean("JMQBlock", false)
+                .long("JMQConnectionID", self.core.welcome.connection_id);
+            self.core.part(goodbye);
+        }
+        self.core.fail(ConnectionError::Closed);
+        self.join_keeper();
+    }
+}
+
+/// Whether a session of this mode acknowledges by itself, and how.
+pub(super) const fn batch(mode: AcknowledgeMode) -> Batch {
+    match mode {
+        AcknowledgeMode::DupsOk => Batch::Lazy,
+        AcknowledgeMode::Auto | AcknowledgeMode::Client => Batch::Asked,
+    }
+}

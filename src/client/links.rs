@@ -1,0 +1,139 @@
+//! What the reader of a connection and the handles of its consumers and producers share.
+
+use super::acks::{Acks, Batch};
+use crate::{
+    flow::{Buffer, Credit, FlowSettings, Window},
+    sync::{Arc, AtomicBool, Inbox, Ordering, Signal},
+    wire::Packet,
+};
+
+/// A consumer's messages on their way from the reader to the application.
+///
+/// Bounded by the agreed prefetch: the broker stops at the end of the window.
+#[derive(Debug)]
+pub(super) struct ConsumerLink {
+    pub(super) inbox: Inbox<Packet>,
+    pub(super) buffer: Buffer,
+    /// The session's: where its threads sleep.
+    pub(super) signal: Arc<Signal>,
+    flow: FlowSettings,
+    /// Nobody gets messages from it any more.
+    closed: AtomicBool,
+    /// Somebody tells the broker that it is closed, or has.
+    deleted: AtomicBool,
+    has_listener: AtomicBool,
+}
+
+impl ConsumerLink {
+    pub(super) fn new(flow: FlowSettings, signal: Arc<Signal>) -> Self {
+        let buffer = Buffer::new(flow.consumer_buffer(flow.consumer_wish()));
+        Self {
+            inbox: Inbox::new(),
+            buffer,
+            signal,
+            flow,
+            closed: AtomicBool::new(false),
+            deleted: AtomicBool::new(false),
+            has_listener: AtomicBool::new(false),
+        }
+    }
+
+    /// Sets the window to what the broker agreed to.
+    pub(super) fn agree(&self, agreed: Credit) {
+        let resume = self.buffer.set(self.flow.consumer_buffer(agreed));
+        debug_assert!(resume.is_none(), "nothing was delivered before the consumer was added");
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        // Acquire: pairs with `close`; a waiter that sees it has nothing else to see.
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Ends the handing out; the session will delete it.
+    pub(super) fn end(&self) {
+        // Release: see `is_closed`.
+        self.closed.store(true, Ordering::Release);
+    }
+
+    /// Ends the handing out; whether this caller is the one to delete it.
+    pub(super) fn close(&self) -> bool {
+        self.end();
+        // AcqRel: forbids that two callers both delete the consumer.
+        !self.deleted.swap(true, Ordering::AcqRel)
+    }
+
+    /// Whether this caller is the first to set a listener.
+    pub(super) fn claim_listener(&self) -> bool {
+        // AcqRel: forbids two listeners of one consumer.
+        !self.has_listener.swap(true, Ordering::AcqRel)
+    }
+}
+
+/// A producer's credit.
+#[derive(Debug)]
+pub(super) struct ProducerLink {
+    pub(super) credit: Window,
+    /// The session's: where its threads sleep.
+    pub(super) signal: Arc<Signal>,
+    closed: AtomicBool,
+}
+
+impl ProducerLink {
+    pub(super) fn new(signal: Arc<Signal>) -> Self {
+        // Until the broker has said how much, nothing may be sent.
+        Self { credit: Window::new(Credit::Limited(0)), signal, closed: AtomicBool::new(false) }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        // Acquire: as in `ConsumerLink`.
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Marks it closed; whether this call did.
+    pub(super) fn close(&self) -> bool {
+        // AcqRel: forbids that two callers both delete the producer.
+        !self.closed.swap(true, Ordering::AcqRel)
+    }
+}
+
+/// What the connection needs to know of a session.
+#[derive(Debug)]
+pub(super) struct SessionLink {
+    /// Where the session's threads sleep.
+    pub(super) signal: Arc<Signal>,
+    pub(super) acks: Acks,
+}
+
+impl SessionLink {
+    pub(super) fn new(batch: Batch) -> Self {
+        Self { signal: Arc::new(Signal::new()), acks: Acks::new(batch) }
+    }
+}
+
+/// What a handle tells the reader.
+#[derive(Debug)]
+pub(super) enum Command {
+    /// The reply with this id makes a consumer.
+    AddConsumer {
+        reply_id: i64,
+        link: Arc<ConsumerLink>,
+    },
+    /// The reply with this id makes a producer.
+    AddProducer {
+        reply_id: i64,
+        link: Arc<ProducerLink>,
+    },
+    RemoveConsumer(i64),
+    RemoveProducer(i64),
+}
+
+impl Command {
+    pub(super) const fn reply_id(&self) -> Option<i64> {
+        match self {
+            Self::AddConsumer { reply_id, .. } | Self::AddProducer { reply_id, .. } => {
+                Some(*reply_id)
+            }
+            Self::RemoveConsumer(_) | Self::RemoveProducer(_) => None,
+        }
+    }
+}

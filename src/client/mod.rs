@@ -1,0 +1,41 @@
+//! The client: connections, sessions, producers and consumers, with blocking calls.
+//!
+//! A [`ConnectionFactory`] makes a [`Connection`], a connection a [`Session`], a session a
+//! [`Producer`] or [`Consumer`]. What is not obvious:
+//!
+//! - A thread that waits reads the connection's socket itself, so a request and its reply cross no
+//!   other thread. Several waiting threads take turns; see [`Consumer::receive`].
+//! - Everything that waits ends when its handle, session or connection is closed or lost.
+//! - Dropping handles never waits for the broker; closing them does.
+
+mod acks;
+mod address;
+mod clock;
+mod connect;
+mod connection;
+mod consumer;
+mod core;
+mod error;
+mod factory;
+mod keeper;
+mod links;
+mod listener;
+mod listening;
+mod output;
+mod producer;
+mod replies;
+mod session;
+mod settings;
+mod socket;
+mod stamp;
+
+pub use connection::Connection;
+pub use consumer::{Consumer, ConsumerOptions};
+pub use error::{
+    AcknowledgeError, AttemptError, ConfigError, ConnectError, ConnectionError, ReceiveError,
+    RequestError, SendCause, SendError, SessionError,
+};
+pub use factory::ConnectionFactory;
+pub use producer::Producer;
+pub use session::{AcknowledgeMode, Session};
+pub use settings::AddressListBehavior;

@@ -1,0 +1,286 @@
+//! What waits to be written, and who writes it.
+//!
+//! A sender enters the gate, appends its packet to the connection's buffer and, if that is due,
+//! writes the buffer whole. Who finds somebody inside leaves its packet in the inbox, and the one
+//! inside takes it along. So nobody waits for a lock, packets of a thread keep their order, and
+//! the bytes of many packets go out in one write.
+//!
+//! When to write is a matter of how urgent a packet is, see [`Push`]: an answer that keeps the
+//! other side waiting goes out at once; a message at once if the last write is a little while ago,
+//! else with the next ones; an acknowledgement with whatever comes next, at the latest when the
+//! thread is about to wait.
+//!
+//! # Invariants
+//! - Bytes leave in the order in which their packets entered the gate.
+//! - After a failed write nothing more is written.
+//!
+//! # Ordering
+//! The gate's and the inbox's edges; `backlog` is a count that decides nothing by itself.
+
+use std::{io, time::Duration, time::Instant};
+
+use bytes::{Buf as _, Bytes, BytesMut};
+
+use super::{clock, socket::Wire};
+use crate::sync::{AtomicU64, AtomicUsize, Entered, Gate, Inbox, Ordering};
+
+/// Bytes at which a message's sender writes.
+const WRITE_BYTES: usize = 32 * 1024;
+/// Bytes at which an acknowledgement's sender writes.
+const WRITE_LATER_BYTES: usize = 64 * 1024;
+/// Senders wait while more bytes than this are unwritten.
+const BACKLOG_BYTES_MAX: usize = 1024 * 1024;
+/// A message is written at once if the last write is so long ago.
+const SETTLED: Duration = Duration::from_micros(20);
+/// Bodies from here on are written from where they are, smaller ones are copied together.
+pub(super) const SHARED_BODY_BYTES: usize = 32 * 1024;
+/// A buffer larger than this is given back when it is empty.
+const BUFFER_BYTES_KEPT: usize = 256 * 1024;
+
+/// How urgent a packet is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Push {
+    /// With the next write, at the latest before the thread waits.
+    Later,
+    /// Now if the last write is a little while ago, else with the next ones.
+    Soon,
+    /// Now.
+    Now,
+}
+
+/// What became of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "what is left needs somebody to write it soon"]
+pub(super) enum Submitted {
+    /// Written, or it may wait, or somebody else takes care of it.
+    Settled,
+    /// It waits in the buffer and should not wait long.
+    Left,
+}
+
+/// The output half of a connection.
+#[derive(Debug)]
+pub(super) struct Output {
+    gate: Gate<Pending>,
+    inbox: Inbox<(Bytes, Push)>,
+    backlog: AtomicUsize,
+    writes: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Pending {
+    buffer: BytesMut,
+    /// A large body that follows the buffer.
+    body: Bytes,
+    last_write: Option<Instant>,
+    failed: Option<io::ErrorKind>,
+}
+
+impl Output {
+    pub(super) fn new() -> Self {
+        let pending =
+            Pending { buffer: BytesMut::new(), body: Bytes::new(), last_write: None, failed: None };
+        Self {
+            gate: Gate::new(pending),
+            inbox: Inbox::new(),
+            backlog: AtomicUsize::new(0),
+            writes: AtomicU64::new(0),
+        }
+    }
+
+    /// Adds what `put` writes, and writes to the socket if that is due. `put` may return a large
+    /// body that follows.
+    ///
+    /// # Errors
+    /// The failure of a write, of this one or an earlier one.
+    pub(super) fn submit(
+        &self,
+        wire: &Wire,
+        push: Push,
+        put: impl FnOnce(&mut BytesMut) -> Option<Bytes>,
+    ) -> Result<Submitted, io::ErrorKind> {
+        let mut put = Some(put);
+        let mut outcome = Ok(Submitted::Settled);
+        let entered = self.gate.try_enter(|pending| {
+            if let Some(put) = put.take() {
+                // What others left came before this packet.
+                let others = pending.take_inbox(&self.inbox);
+                pending.settle_body();
+                let before = pending.len();
+                let body = put(&mut pending.buffer);
+                pending.add_body(body);
+                self.count(pending.len() - before);
+                outcome = self.turn(pending, wire, push.max(others));
+            } else {
+                outcome = self.turn(pending, wire, Push::Later);
+            }
+            true
+        });
+        match (entered, put) {
+            (Some(_), _) => outcome,
+            (None, Some(put)) => {
+                let mut piece = BytesMut::new();
+                let body = put(&mut piece);
+                if let Some(body) = body {
+                    piece.extend_from_slice(&body);
+                }
+                self.leave(wire, piece.freeze(), push)
+            }
+            (None, None) => Ok(Submitted::Settled),
+        }
+    }
+
+    /// Writes everything that waits, as far as the socket takes it.
+    ///
+    /// # Errors
+    /// As [`submit`](Self::submit).
+    pub(super) fn flush(&self, wire: &Wire) -> Result<(), io::ErrorKind> {
+        if self.backlog() == 0 {
+            return Ok(());
+        }
+        let mut outcome = Ok(Submitted::Settled);
+        let entered = self.gate.try_enter(|pending| {
+            outcome = self.turn(pending, wire, Push::Now);
+            true
+        });
+        if entered.is_none() {
+            outcome = self.leave(wire, Bytes::new(), Push::Now);
+        }
+        outcome.map(|_settled| ())
+    }
+
+    /// Bytes that are not written yet.
+    pub(super) fn backlog(&self) -> usize {
+        // Relaxed: a count; the caller's own bytes are in it, which is all a flush needs.
+        self.backlog.load(Ordering::Relaxed)
+    }
+
+    /// Whether senders should wait for room.
+    pub(super) fn is_full(&self) -> bool {
+        self.backlog() > BACKLOG_BYTES_MAX
+    }
+
+    /// How often something was written; for idle times.
+    pub(super) fn writes(&self) -> u64 {
+        // Relaxed: a statistic.
+        self.writes.load(Ordering::Relaxed)
+    }
+
+    fn leave(&self, wire: &Wire, piece: Bytes, push: Push) -> Result<Submitted, io::ErrorKind> {
+        self.count(piece.len());
+        self.inbox.push((piece, push));
+        let mut outcome = Ok(Submitted::Settled);
+        let entered = self.gate.enter(|pending| {
+            outcome = self.turn(pending, wire, Push::Later);
+            true
+        });
+        debug_assert_ne!(entered, Entered::More, "turns take everything");
+        outcome
+    }
+
+    fn count(&self, more: usize) {
+        // Relaxed: see `backlog`.
+        self.backlog.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// Takes in what others left and writes if that is due.
+    fn turn(
+        &self,
+        pending: &mut Pending,
+        wire: &Wire,
+        push: Push,
+    ) -> Result<Submitted, io::ErrorKind> {
+        let push = push.max(pending.take_inbox(&self.inbox));
+        if pending.failed.is_none() && pending.is_due(push) {
+            let before = pending.len();
+            pending.write(wire);
+            // Relaxed, both: counts.
+            self.backlog.fetch_sub(before - pending.len(), Ordering::Relaxed);
+            self.writes.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(kind) = pending.failed {
+            // Nobody will ever write it.
+            self.backlog.fetch_sub(pending.len(), Ordering::Relaxed);
+            pending.clear();
+            return Err(kind);
+        }
+        let left = push > Push::Later && pending.len() > 0;
+        Ok(if left { Submitted::Left } else { Submitted::Settled })
+    }
+}
+
+impl Pending {
+    fn len(&self) -> usize {
+        self.buffer.len() + self.body.len()
+    }
+
+    fn clear(&mut self) {
+        self.buffer = BytesMut::new();
+        self.body = Bytes::new();
+    }
+
+    fn take_inbox(&mut self, inbox: &Inbox<(Bytes, Push)>) -> Push {
+        let mut most = Push::Later;
+        while let Some((piece, push)) = inbox.pop() {
+            self.settle_body();
+            self.buffer.extend_from_slice(&piece);
+            most = most.max(push);
+        }
+        most
+    }
+
+    /// Takes a large body to be written from where it is.
+    fn add_body(&mut self, body: Option<Bytes>) {
+        if let Some(body) = body {
+            self.settle_body();
+            self.body = body;
+        }
+    }
+
+    /// Copies a body that is still waiting, because something else must go behind it.
+    fn settle_body(&mut self) {
+        if !self.body.is_empty() {
+            self.buffer.extend_from_slice(&std::mem::take(&mut self.body));
+        }
+    }
+
+    fn is_due(&self, push: Push) -> bool {
+        if self.len() == 0 {
+            return false;
+        }
+        match push {
+            Push::Now => true,
+            Push::Later => self.len() >= WRITE_LATER_BYTES,
+            Push::Soon => {
+                self.len() >= WRITE_BYTES
+                    || self
+                        .last_write
+                        .is_none_or(|last| clock::now().saturating_duration_since(last) > SETTLED)
+            }
+        }
+    }
+
+    fn write(&mut self, wire: &Wire) {
+        while self.len() > 0 {
+            match wire.send(&self.buffer, &self.body) {
+                Ok(0) => break,
+                Ok(sent) => {
+                    let head = sent.min(self.buffer.len());
+                    self.buffer.advance(head);
+                    self.body.advance(sent - head);
+                }
+                Err(error) => {
+                    self.failed = Some(error.kind());
+                    break;
+                }
+            }
+        }
+        self.last_write = Some(clock::now());
+        if self.len() == 0 {
+            self.body = Bytes::new();
+            if self.buffer.capacity() > BUFFER_BYTES_KEPT {
+                self.buffer = BytesMut::new();
+            }
+        }
+    }
+}

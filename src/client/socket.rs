@@ -1,0 +1,146 @@
+//! The client's socket: blocking, with flags where a call must not block.
+//!
+//! A wait for input is one `recv`, bounded by the socket's receive timeout, which is changed only
+//! when a deadline asks for another one. Writing never blocks; a writer that finds the socket full
+//! waits in [`Wire::wait_ready`], for both directions, so that two sides that fill each other's
+//! buffers cannot stop each other.
+
+use std::{
+    io::{self, IoSlice},
+    net::{Shutdown, SocketAddr},
+    time::Duration,
+};
+
+use bytes::BytesMut;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+/// The longest single wait for input. Conditions that no packet announces are seen that late.
+pub(super) const HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// How to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// Only what is there.
+    Poll,
+    /// Until something comes, for so long at most.
+    For(Duration),
+}
+
+/// One connected socket.
+#[derive(Debug)]
+pub(super) struct Wire {
+    socket: Socket,
+}
+
+/// The receive timeout the socket has, so that it is set only when another one is needed.
+#[derive(Debug)]
+pub(super) struct ReadTimeout(Duration);
+
+/// What is possible now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ready {
+    pub(super) input: bool,
+}
+
+impl Wire {
+    /// Connects, within `timeout` if there is one.
+    pub(super) fn connect(
+        address: SocketAddr,
+        timeout: Option<Duration>,
+    ) -> io::Result<(Self, ReadTimeout)> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        let target = SockAddr::from(address);
+        match timeout {
+            Some(timeout) => socket.connect_timeout(&target, timeout)?,
+            None => socket.connect(&target)?,
+        }
+        socket.set_tcp_nodelay(true)?;
+        socket.set_read_timeout(Some(HEARTBEAT))?;
+        Ok((Self { socket }, ReadTimeout(HEARTBEAT)))
+    }
+
+    pub(super) fn local_address(&self) -> io::Result<Option<SocketAddr>> {
+        Ok(self.socket.local_addr()?.as_socket())
+    }
+
+    /// Reads once behind what is in `buffer`, into the room it has. `None` if nothing came in
+    /// time, `Some(0)` at the end of the stream.
+    pub(super) fn receive(
+        &self,
+        buffer: &mut BytesMut,
+        wait: Wait,
+        timeout: &mut ReadTimeout,
+    ) -> io::Result<Option<usize>> {
+        let flags = match wait {
+            Wait::Poll => libc::MSG_DONTWAIT,
+            Wait::For(longest) => {
+                // A timeout of 0 would be none at all.
+                let wanted = longest.clamp(Duration::from_millis(1), HEARTBEAT);
+                if timeout.0 != wanted {
+                    self.socket.set_read_timeout(Some(wanted))?;
+                    timeout.0 = wanted;
+                }
+                0
+            }
+        };
+        match self.socket.recv_with_flags(buffer.spare_capacity_mut(), flags) {
+            Ok(len) => {
+                let filled = buffer.len() + len;
+                // SAFETY: `recv` has written the first `len` bytes of the spare capacity, which
+                // begins at the buffer's length and is at least that long.
+                #[allow(unsafe_code, reason = "the kernel fills memory that was not zeroed")]
+                unsafe {
+                    buffer.set_len(filled);
+                }
+                Ok(Some(len))
+            }
+            Err(error) if is_nothing(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes what the socket takes now; 0 if it takes nothing.
+    pub(super) fn send(&self, head: &[u8], tail: &[u8]) -> io::Result<usize> {
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        let sent = if tail.is_empty() {
+            self.socket.send_with_flags(head, flags)
+        } else {
+            let both = [IoSlice::new(head), IoSlice::new(tail)];
+            self.socket.send_vectored_with_flags(&both, flags)
+        };
+        match sent {
+            Err(error) if is_nothing(&error) => Ok(0),
+            sent => sent,
+        }
+    }
+
+    /// Waits until the socket takes output, or has input if `for_input`, for `longest` at most.
+    pub(super) fn wait_ready(&self, for_input: bool, longest: Duration) -> io::Result<Ready> {
+        let input = if for_input { libc::POLLIN } else { 0 };
+        let mut polled = libc::pollfd {
+            fd: std::os::fd::AsRawFd::as_raw_fd(&self.socket),
+            events: libc::POLLOUT | input,
+            revents: 0,
+        };
+        let millis = i32::try_from(longest.as_millis()).unwrap_or(i32::MAX).max(1);
+        // SAFETY: the pointer is to one `pollfd` that lives across the call, and the count is 1.
+        #[allow(unsafe_code, reason = "no safe wrapper of poll is at hand")]
+        let count = unsafe { libc::poll(&raw mut polled, 1, millis) };
+        if count < 0 {
+            let error = io::Error::last_os_error();
+            return if is_nothing(&error) { Ok(Ready { input: false }) } else { Err(error) };
+        }
+        let ended = libc::POLLHUP | libc::POLLERR;
+        Ok(Ready { input: polled.revents & (libc::POLLIN | ended) != 0 })
+    }
+
+    /// Ends both directions; whoever reads sees the end of the stream.
+    pub(super) fn shut_down(&self) {
+        // An error means that it is not connected any more, which is what was wanted.
+        let _ended = self.socket.shutdown(Shutdown::Both);
+    }
+}
+
+fn is_nothing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
