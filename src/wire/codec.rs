@@ -3,11 +3,12 @@
 //! # Invariants
 //! - Bytes are consumed only as whole packets, so any split gives the same packets.
 //! - A packet that lies whole in what was fed is a slice of it: no copy, no allocation. Only a
-//!   packet that spans two feeds is gathered in a buffer of its own, which grows with what has
-//!   arrived, never with what a header promises.
+//!   packet that spans two feeds is gathered in a buffer of its own. Up to
+//!   [`GATHER_BYTES`] it is allocated once; beyond that it grows with what has arrived, so a header
+//!   that promises much gets little.
 //! - After an error the stream has no known packet boundary and nothing more comes out.
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf as _, Bytes, BytesMut};
 
 use super::{DecodeError, HEADER_LEN, Header, Packet};
 
@@ -28,7 +29,13 @@ pub enum Frame {
 pub struct Decoder {
     limit: u32,
     fed: Bytes,
+    /// The first bytes of a header that has not arrived whole.
+    head: [u8; HEADER_LEN],
+    head_len: usize,
+    /// A packet whose header has arrived and whose rest has not.
     partial: BytesMut,
+    /// Size of that packet; 0 if there is none.
+    partial_size: usize,
     skip: u64,
     failed: Option<DecodeError>,
 }
@@ -37,7 +44,16 @@ impl Decoder {
     /// A decoder that refuses packets over `limit` bytes.
     #[must_use]
     pub fn new(limit: u32) -> Self {
-        Self { limit, fed: Bytes::new(), partial: BytesMut::new(), skip: 0, failed: None }
+        Self {
+            limit,
+            fed: Bytes::new(),
+            head: [0; HEADER_LEN],
+            head_len: 0,
+            partial: BytesMut::new(),
+            partial_size: 0,
+            skip: 0,
+            failed: None,
+        }
     }
 
     /// Changes the size limit; holds from the next header on.
@@ -71,6 +87,7 @@ impl Decoder {
             self.failed = Some(error);
             self.fed = Bytes::new();
             self.partial = BytesMut::new();
+            (self.head_len, self.partial_size) = (0, 0);
         }
         found
     }
@@ -78,62 +95,86 @@ impl Decoder {
     /// Whether a packet has begun to arrive and is not whole.
     #[must_use]
     pub fn is_mid_packet(&self) -> bool {
-        !self.partial.is_empty() || self.skip > 0
+        self.head_len > 0 || self.partial_size > 0 || self.skip > 0
     }
 
     fn cut(&mut self) -> Result<Option<Frame>, DecodeError> {
         self.skip_bytes();
-        if !self.partial.is_empty() {
+        if self.partial_size > 0 {
             return self.complete_partial();
         }
-        let Some(header) = self.fed.first_chunk::<HEADER_LEN>() else {
-            self.put_aside();
-            return Ok(None);
-        };
+        let whole = self.fed.first_chunk::<HEADER_LEN>().filter(|_| self.head_len == 0);
+        let Some(header) = whole else { return self.complete_head() };
         let header = Header::decode(header)?;
+        let size = header.size as usize;
         if header.size > self.limit {
-            return Ok(Some(self.begin_skip(header)));
+            return Ok(Some(self.begin_skip(header, 0)));
         }
-        if self.fed.len() < header.size as usize {
-            self.put_aside();
-            return Ok(None);
+        if self.fed.len() < size {
+            self.begin_partial(size);
+            return self.complete_partial();
         }
-        let bytes = self.fed.split_to(header.size as usize);
+        let bytes = self.fed.split_to(size);
         Packet::decode(bytes).map(|packet| Some(Frame::Packet(packet)))
     }
 
-    fn complete_partial(&mut self) -> Result<Option<Frame>, DecodeError> {
-        self.take_until(HEADER_LEN);
-        let Some(header) = self.partial.first_chunk::<HEADER_LEN>() else {
+    /// Gathers a header that was cut.
+    fn complete_head(&mut self) -> Result<Option<Frame>, DecodeError> {
+        let missing = self.head.get_mut(self.head_len..).unwrap_or_default();
+        let now = missing.len().min(self.fed.len());
+        self.fed.split_to(now).copy_to_slice(&mut missing[..now]);
+        self.head_len += now;
+        if self.head_len < HEADER_LEN {
+            // Whatever buffer was fed is used up and need not be held.
+            self.fed = Bytes::new();
             return Ok(None);
-        };
-        let header = Header::decode(header)?;
+        }
+        self.head_len = 0;
+        let header = Header::decode(&self.head)?;
         if header.size > self.limit {
-            return Ok(Some(self.begin_skip(header)));
+            return Ok(Some(self.begin_skip(header, HEADER_LEN)));
         }
-        self.take_until(header.size as usize);
-        if self.partial.len() < header.size as usize {
+        self.begin_partial(header.size as usize);
+        self.partial.extend_from_slice(&self.head);
+        self.complete_partial()
+    }
+
+    fn begin_partial(&mut self, size: usize) {
+        self.partial_size = size;
+        self.partial = BytesMut::with_capacity(size.min(GATHER_BYTES));
+    }
+
+    fn complete_partial(&mut self) -> Result<Option<Frame>, DecodeError> {
+        let missing = self.partial_size - self.partial.len();
+        let now = missing.min(self.fed.len());
+        self.make_room(now);
+        self.partial.extend_from_slice(&self.fed.split_to(now));
+        if now < missing {
+            // The copy lets go of the buffer that was fed.
+            self.fed = Bytes::new();
             return Ok(None);
         }
+        self.partial_size = 0;
         let bytes = std::mem::take(&mut self.partial).freeze();
         Packet::decode(bytes).map(|packet| Some(Frame::Packet(packet)))
     }
 
-    /// Moves fed bytes to the partial packet until it has `len`.
-    fn take_until(&mut self, len: usize) {
-        let missing = len.saturating_sub(self.partial.len()).min(self.fed.len());
-        self.partial.extend_from_slice(&self.fed.split_to(missing));
+    /// Doubles the buffer when it is full, and never past its packet: a buffer that ends up exactly
+    /// full becomes the packet's bytes without another allocation.
+    fn make_room(&mut self, more: usize) {
+        let (len, capacity) = (self.partial.len(), self.partial.capacity());
+        if len + more <= capacity {
+            return;
+        }
+        let room = (capacity * 2).max(len + more).min(self.partial_size);
+        let mut larger = BytesMut::with_capacity(room);
+        larger.extend_from_slice(&self.partial);
+        self.partial = larger;
     }
 
-    /// Copies the unfinished rest, so that it does not hold on to the buffer it was read into.
-    fn put_aside(&mut self) {
-        self.partial = BytesMut::from(&self.fed[..]);
-        self.fed = Bytes::new();
-    }
-
-    fn begin_skip(&mut self, header: Header) -> Frame {
-        self.skip = u64::from(header.size) - self.partial.len() as u64;
-        self.partial = BytesMut::new();
+    /// Skips a packet of whose bytes this many are gone already.
+    fn begin_skip(&mut self, header: Header, gone: usize) -> Frame {
+        self.skip = u64::from(header.size) - gone as u64;
         self.skip_bytes();
         Frame::Oversized(header)
     }
@@ -145,11 +186,14 @@ impl Decoder {
     }
 }
 
+/// The buffer a packet that spans feeds gets at once, in bytes.
+const GATHER_BYTES: usize = 64 * 1024;
+
 #[cfg(test)]
 mod tests {
     use bytes::{Bytes, BytesMut};
 
-    use super::{Decoder, Frame};
+    use super::{Decoder, Frame, GATHER_BYTES};
     use crate::wire::{DecodeError, PacketBuilder, PacketType};
 
     fn packets() -> Vec<Bytes> {
@@ -188,6 +232,51 @@ mod tests {
             let chunks = stream.chunks(size).map(Bytes::copy_from_slice);
             assert_eq!(decode(chunks), wanted, "chunks of {size}");
         }
+    }
+
+    #[test]
+    fn packets_that_end_on_the_edge_of_a_read_are_neither_lost_nor_doubled() {
+        let ping = PacketBuilder::new(PacketType::PING).finish();
+        for edge in [4_096, 8_192, 65_536] {
+            for end in edge - 1..=edge + 1 {
+                let first = PacketBuilder::new(PacketType::BYTES_MESSAGE);
+                let first = first.body(vec![7; end - 72]).finish();
+                assert_eq!(first.raw().len(), end);
+                let wanted = [first.raw().clone(), ping.raw().clone(), first.raw().clone()];
+                let stream = Bytes::from(wanted.concat());
+                let chunks = stream.chunks(edge).map(Bytes::copy_from_slice);
+                assert_eq!(decode(chunks), wanted, "{end} bytes in reads of {edge}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_large_packet_and_what_follows_in_the_same_write_both_come_out() {
+        let big = PacketBuilder::new(PacketType::BYTES_MESSAGE).body(vec![1; 3 << 20]).finish();
+        let ping = PacketBuilder::new(PacketType::PING).finish();
+        let wanted = [big.raw().clone(), ping.raw().clone()];
+        let stream = Bytes::from(wanted.concat());
+        for size in [4_096, 65_536, 262_144, stream.len()] {
+            let mut decoder = Decoder::new(4 << 20);
+            let mut found = Vec::new();
+            for chunk in stream.chunks(size) {
+                decoder.feed(Bytes::copy_from_slice(chunk));
+                while let Some(Frame::Packet(packet)) = decoder.next_frame().unwrap() {
+                    found.push(packet.raw().clone());
+                }
+            }
+            assert!(found == wanted, "reads of {size}");
+        }
+    }
+
+    #[test]
+    fn a_header_that_promises_much_gets_little() {
+        let big = PacketBuilder::new(PacketType::BYTES_MESSAGE).body(vec![1; 1 << 20]).finish();
+        let mut decoder = Decoder::new(2 << 20);
+        decoder.feed(big.raw().slice(..100));
+        assert!(decoder.next_frame().unwrap().is_none());
+        assert!(decoder.is_mid_packet());
+        assert_eq!(decoder.partial.capacity(), GATHER_BYTES);
     }
 
     #[test]

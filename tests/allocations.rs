@@ -1,0 +1,144 @@
+//! The hot path of the wire allocates nothing for a packet but the packet's own bytes.
+#![allow(unsafe_code, reason = "an allocator that counts is unsafe to implement")]
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+};
+
+use bytes::{Bytes, BytesMut};
+use tidegate::{
+    message::{Destination, Message, Origin},
+    wire::{
+        Decoder, Frame, MessageId, Packet, PacketType, Status, delivery, delivery::Delivery,
+        put_status_reply,
+    },
+};
+
+/// Counts what each thread asks for, so that tests do not see each other.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+}
+
+fn count() {
+    // A thread that is ending has no counter any more, and no test either.
+    let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+}
+
+// SAFETY: everything is passed on to the system's allocator; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller keeps the contract, which is the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: the caller keeps the contract, which is the same.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps the contract, which is the same.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn allocations<R>(work: impl FnOnce() -> R) -> (usize, R) {
+    let before = ALLOCATIONS.get();
+    let result = work();
+    (ALLOCATIONS.get() - before, result)
+}
+
+fn packet() -> Packet {
+    let mut message = Message::text("x".repeat(1024));
+    message.set_destination(Destination::queue("orders").unwrap());
+    message.set_property("n", 7_i32).unwrap().set_correlation_id(Some("c")).unwrap();
+    let origin = Origin { producer_id: Some(1), transaction_id: None };
+    message.encode(&origin).unwrap().finish()
+}
+
+fn decode_all(decoder: &mut Decoder, chunks: impl Iterator<Item = Bytes>) -> usize {
+    let mut packets = 0;
+    for chunk in chunks {
+        decoder.feed(chunk);
+        while let Some(Frame::Packet(packet)) = decoder.next_frame().unwrap() {
+            assert!(packet.raw().len() > 1024);
+            packets += 1;
+        }
+    }
+    packets
+}
+
+#[test]
+fn the_allocator_counts() {
+    assert_eq!(allocations(|| Box::new(7)).0, 1);
+}
+
+#[test]
+fn packets_that_arrive_whole_cost_one_allocation_a_read_and_none_each() {
+    let read = Bytes::from(packet().raw().repeat(100));
+    let mut decoder = Decoder::new(1 << 20);
+    let (count, packets) = allocations(|| decode_all(&mut decoder, std::iter::once(read)));
+    assert_eq!(packets, 100);
+    // The count of references, made when the first packet is cut off the read.
+    assert!(count <= 1, "{count}");
+}
+
+#[test]
+fn a_packet_that_spans_reads_costs_its_own_buffer_only() {
+    let packet = packet();
+    let len = packet.raw().len();
+    for cut in [1, 71, 72, 73, 500, len - 1] {
+        let chunks = [packet.raw().slice(..cut), packet.raw().slice(cut..)];
+        let mut decoder = Decoder::new(1 << 20);
+        let (count, packets) = allocations(|| decode_all(&mut decoder, chunks.into_iter()));
+        assert_eq!((packets, count), (1, 1), "cut at {cut}");
+    }
+}
+
+#[test]
+fn looking_into_a_packet_allocates_nothing() {
+    let packet = packet();
+    // The first share of bytes that were made in one piece makes their count of references.
+    drop(packet.clone());
+    let (count, ()) = allocations(|| {
+        let fields = packet.variable().unwrap();
+        assert_eq!(fields.destination_text().as_deref(), Some("orders"));
+        assert_eq!(packet.properties().unwrap().int("n"), Ok(Some(7)));
+        let message = Message::from_packet(&packet).unwrap();
+        assert_eq!(message.body_text().unwrap().map(|text| text.len()), Some(1024));
+        assert_eq!(message.property_as::<i32>("n"), Ok(Some(7)));
+        assert_eq!(message.correlation_id().as_deref(), Some("c"));
+    });
+    assert_eq!(count, 0);
+}
+
+#[test]
+fn deliveries_and_replies_are_written_without_allocating() {
+    let packet = packet();
+    drop(packet.clone());
+    let mut out = BytesMut::with_capacity(4096);
+    let delivery = Delivery {
+        consumer_id: 1,
+        count: Some(1),
+        consumer_flow: false,
+        flow_paused: true,
+        last: false,
+    };
+    let (count, tail) = allocations(|| {
+        delivery::encode_head(&packet, &delivery, &mut out).unwrap();
+        let id = MessageId::default();
+        put_status_reply(PacketType::SEND_REPLY, 1, Status::OK, id, &mut out);
+        packet.tail()
+    });
+    assert_eq!(count, 0);
+    assert!(tail.len() > 1024 && out.len() > 170);
+}
