@@ -4,6 +4,9 @@
 #[cfg(all(feature = "client", not(loom)))]
 pub mod client;
 pub mod flow;
+#[cfg(all(feature = "wire", not(loom), any(test, feature = "unstable-internals")))]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod pool;
 mod setting;
 pub mod throttle;

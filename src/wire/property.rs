@@ -42,7 +42,7 @@ pub enum PropertyError {
         count: i32,
     },
     /// A type that cannot be skipped, as its length is not known.
-    #[error("property {name} has the unknown type {kind}")]
+    #[error("property {name:?} has the unknown type {kind}")]
     Type {
         /// The property.
         name: String,
@@ -64,7 +64,9 @@ pub enum PropertyError {
         wanted: &'static str,
     },
     /// A name or string is longer than the wire can say.
-    #[error("{what} of property {name} takes {len} bytes; at most {PROPERTY_STRING_BYTES_MAX} fit")]
+    #[error(
+        "{what} of property {name:?} takes {len} bytes; at most {PROPERTY_STRING_BYTES_MAX} fit"
+    )]
     TooLong {
         /// "name" or "value".
         what: &'static str,

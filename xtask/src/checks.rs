@@ -191,7 +191,10 @@ fn run_fuzzers(work: &mut Work<'_>, only: Option<&str>, seconds: u64) -> Result<
     work.run(&mut fuzz(work, &["build"]))?;
     let mut problems = Vec::new();
     for target in targets {
-        let mut command = fuzz(work, &["run", target, "--"]);
+        // What is new goes to the first directory, which is not kept; the others only give.
+        let (corpus, seeds) = (format!("fuzz/corpus/{target}"), format!("tests/seeds/{target}"));
+        std::fs::create_dir_all(work.root.join(&corpus)).map_err(|error| error.to_string())?;
+        let mut command = fuzz(work, &["run", target, &corpus, &seeds, "--"]);
         command.arg(format!("-max_total_time={seconds}")).arg("-print_final_stats=1");
         let result = work.run(&mut command);
         work.count(result.is_ok());

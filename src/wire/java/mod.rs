@@ -125,7 +125,7 @@ pub enum JavaError {
         wanted: &'static str,
     },
     /// A class that is none of the value classes.
-    #[error("java class {name} is not read here")]
+    #[error("java class {name:?} is not read here")]
     UnknownClass {
         /// The class, cut to its first characters.
         name: String,

@@ -141,7 +141,7 @@ fn other_classes_are_named_in_the_error() {
          0004 73697a65 78 70 00000000 77 04 00000000 78",
     );
     let refused = decode_stream(&list).unwrap_err();
-    assert_eq!(refused.to_string(), "java class java.util.ArrayList is not read here");
+    assert_eq!(refused.to_string(), "java class \"java.util.ArrayList\" is not read here");
     let mut changed = unhex(STREAM_SAMPLE).to_vec();
     changed[26] ^= 1;
     let refused = decode_stream(&changed.into()).unwrap_err();

@@ -1,0 +1,37 @@
+//! What the fuzz targets do, so that plain tests replay their seeds.
+//!
+//! A body takes any bytes, never panics by itself, and asserts what must hold for all of them. Its
+//! target in `fuzz/` is one line; its seeds are a directory of `tests/seeds` with its name.
+
+mod decode_packet;
+
+pub use decode_packet::decode_packet;
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    /// Runs a body on its seeds, and on every seed with one byte changed or the end cut off.
+    fn replay(target: &str, body: fn(&[u8])) {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/seeds").join(target);
+        let mut seeds = 0;
+        for entry in fs::read_dir(&directory).unwrap() {
+            let seed = fs::read(entry.unwrap().path()).unwrap();
+            body(&seed);
+            // A changed byte in the middle of a long text says nothing new.
+            for at in (0..seed.len()).step_by(1 + seed.len() / 128) {
+                let mut changed = seed.clone();
+                changed[at] ^= 0x81;
+                body(&changed);
+                body(&seed[..at]);
+            }
+            seeds += 1;
+        }
+        assert!(seeds > 0, "{} has no seeds", directory.display());
+    }
+
+    #[test]
+    fn decode_packet_holds_for_its_seeds() {
+        replay("decode_packet", super::decode_packet);
+    }
+}
