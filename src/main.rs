@@ -1,1 +1,8 @@
-fn main() {}
+//! The `tidegate` program; `tidegate --help` says what it does.
+#![forbid(unsafe_code)]
+
+mod cli;
+
+fn main() -> std::process::ExitCode {
+    cli::run(std::env::args_os())
+}

@@ -299,9 +299,16 @@ impl BrokerConfig {
             let before = text.get(..at).unwrap_or(text);
             format!("{file}, line {}", before.matches('\n').count() + 1)
         };
-        let table = DeTable::parse(text).map_err(|error| ConfigError::Syntax {
-            place: place(error.span().map_or(0, |span| span.start)),
-            reason: error.message().to_owned(),
+        let table = DeTable::parse(text).map_err(|error| {
+            let span = error.span().unwrap_or_default();
+            // What stands there, as in "duplicate key: loops".
+            let found = text.get(span.clone()).unwrap_or_default().trim();
+            let found = found.lines().next().filter(|found| found.len() <= 64);
+            let found = found.map_or_else(String::new, |found| format!(": {found}"));
+            ConfigError::Syntax {
+                place: place(span.start),
+                reason: format!("{}{found}", error.message().trim()),
+            }
         })?;
         let mut config = Self::default();
         config.read(table.get_ref(), "", &place)?;

@@ -22,8 +22,12 @@ pub fn run_commands(work: &mut Work<'_>) -> Result<(), String> {
             continue;
         }
         say(&format!("-- README.md line {line}"));
+        // What a script leaves in the background must not outlive a failure of it.
+        let script = format!("trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n{script}");
         let mut bash = Command::new("bash");
         bash.args(["-euo", "pipefail", "-c", &script]);
+        // The README says `target/`, as it is for whoever just cloned this.
+        bash.env_remove("CARGO_TARGET_DIR");
         let result = work.run(&mut bash);
         work.count(result.is_ok());
         if let Err(problem) = result {
