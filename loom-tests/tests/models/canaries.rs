@@ -13,12 +13,15 @@ use std::thread;
 use std::time::Duration;
 
 use crate::support::Canary;
-use crate::{buffer, gate, mailbox, pool_shared, pool_slot, pool_turn, snapshot, throttle, window};
+use crate::{
+    buffer, gate, helm, mailbox, pool_shared, pool_slot, pool_turn, snapshot, throttle, window,
+};
 
 /// Every canary: a file of models adds its own table here.
 fn canaries() -> impl Iterator<Item = &'static Canary> {
     [
         gate::CANARIES,
+        helm::CANARIES,
         mailbox::CANARIES,
         snapshot::CANARIES,
         window::CANARIES,

@@ -4,6 +4,7 @@
 mod buffer;
 mod canaries;
 mod gate;
+mod helm;
 mod mailbox;
 mod pool_shared;
 mod pool_slot;
