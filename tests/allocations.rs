@@ -122,6 +122,18 @@ fn looking_into_a_packet_allocates_nothing() {
 }
 
 #[test]
+fn a_sent_message_costs_its_sections_and_not_its_body() {
+    let mut message = Message::bytes(vec![7; 100_000]);
+    message.set_destination(Destination::queue("orders").unwrap());
+    message.set_property("n", 7_i32).unwrap();
+    let (_, warm) = allocations(|| message.encode(&Origin::default()).unwrap().finish_parts());
+    let (count, parts) = allocations(|| message.encode(&Origin::default()).unwrap().finish_parts());
+    // Property table, its count of references, variable header, and all of it in one piece.
+    assert!(count <= 4, "{count}");
+    assert_eq!(parts.1.as_ptr(), warm.1.as_ptr());
+}
+
+#[test]
 fn deliveries_and_replies_are_written_without_allocating() {
     let packet = packet();
     drop(packet.clone());

@@ -34,8 +34,8 @@ pub struct Decoder {
     head_len: usize,
     /// A packet whose header has arrived and whose rest has not.
     partial: BytesMut,
-    /// Size of that packet; 0 if there is none.
-    partial_size: usize,
+    /// The header of that packet.
+    partial_header: Option<Header>,
     skip: u64,
     failed: Option<DecodeError>,
 }
@@ -50,7 +50,7 @@ impl Decoder {
             head: [0; HEADER_LEN],
             head_len: 0,
             partial: BytesMut::new(),
-            partial_size: 0,
+            partial_header: None,
             skip: 0,
             failed: None,
         }
@@ -87,7 +87,7 @@ impl Decoder {
             self.failed = Some(error);
             self.fed = Bytes::new();
             self.partial = BytesMut::new();
-            (self.head_len, self.partial_size) = (0, 0);
+            (self.head_len, self.partial_header) = (0, None);
         }
         found
     }
@@ -95,13 +95,13 @@ impl Decoder {
     /// Whether a packet has begun to arrive and is not whole.
     #[must_use]
     pub fn is_mid_packet(&self) -> bool {
-        self.head_len > 0 || self.partial_size > 0 || self.skip > 0
+        self.head_len > 0 || self.partial_header.is_some() || self.skip > 0
     }
 
     fn cut(&mut self) -> Result<Option<Frame>, DecodeError> {
         self.skip_bytes();
-        if self.partial_size > 0 {
-            return self.complete_partial();
+        if let Some(header) = self.partial_header {
+            return Ok(self.complete_partial(header));
         }
         let whole = self.fed.first_chunk::<HEADER_LEN>().filter(|_| self.head_len == 0);
         let Some(header) = whole else { return self.complete_head() };
@@ -111,11 +111,11 @@ impl Decoder {
             return Ok(Some(self.begin_skip(header, 0)));
         }
         if self.fed.len() < size {
-            self.begin_partial(size);
-            return self.complete_partial();
+            self.begin_partial(header);
+            return Ok(self.complete_partial(header));
         }
         let bytes = self.fed.split_to(size);
-        Packet::decode(bytes).map(|packet| Some(Frame::Packet(packet)))
+        Ok(Some(Frame::Packet(Packet::from_decoded(header, bytes))))
     }
 
     /// Gathers a header that was cut.
@@ -134,39 +134,40 @@ impl Decoder {
         if header.size > self.limit {
             return Ok(Some(self.begin_skip(header, HEADER_LEN)));
         }
-        self.begin_partial(header.size as usize);
+        self.begin_partial(header);
         self.partial.extend_from_slice(&self.head);
-        self.complete_partial()
+        Ok(self.complete_partial(header))
     }
 
-    fn begin_partial(&mut self, size: usize) {
-        self.partial_size = size;
-        self.partial = BytesMut::with_capacity(size.min(GATHER_BYTES));
+    fn begin_partial(&mut self, header: Header) {
+        self.partial_header = Some(header);
+        self.partial = BytesMut::with_capacity((header.size as usize).min(GATHER_BYTES));
     }
 
-    fn complete_partial(&mut self) -> Result<Option<Frame>, DecodeError> {
-        let missing = self.partial_size - self.partial.len();
+    fn complete_partial(&mut self, header: Header) -> Option<Frame> {
+        let size = header.size as usize;
+        let missing = size - self.partial.len();
         let now = missing.min(self.fed.len());
-        self.make_room(now);
+        self.make_room(now, size);
         self.partial.extend_from_slice(&self.fed.split_to(now));
         if now < missing {
             // The copy lets go of the buffer that was fed.
             self.fed = Bytes::new();
-            return Ok(None);
+            return None;
         }
-        self.partial_size = 0;
+        self.partial_header = None;
         let bytes = std::mem::take(&mut self.partial).freeze();
-        Packet::decode(bytes).map(|packet| Some(Frame::Packet(packet)))
+        Some(Frame::Packet(Packet::from_decoded(header, bytes)))
     }
 
     /// Doubles the buffer when it is full, and never past its packet: a buffer that ends up exactly
     /// full becomes the packet's bytes without another allocation.
-    fn make_room(&mut self, more: usize) {
+    fn make_room(&mut self, more: usize, size: usize) {
         let (len, capacity) = (self.partial.len(), self.partial.capacity());
         if len + more <= capacity {
             return;
         }
-        let room = (capacity * 2).max(len + more).min(self.partial_size);
+        let room = (capacity * 2).max(len + more).min(size);
         let mut larger = BytesMut::with_capacity(room);
         larger.extend_from_slice(&self.partial);
         self.partial = larger;

@@ -29,6 +29,12 @@ impl Packet {
         Ok(Self { header, bytes })
     }
 
+    /// A packet whose header was decoded from these bytes, which are as long as it says.
+    pub(super) fn from_decoded(header: Header, bytes: Bytes) -> Self {
+        debug_assert_eq!(header.size as usize, bytes.len());
+        Self { header, bytes }
+    }
+
     /// The fixed header.
     #[must_use]
     pub const fn header(&self) -> &Header {

@@ -464,13 +464,20 @@ impl Properties {
     /// Writes the table; nothing at all if it is empty.
     ///
     /// # Errors
-    /// [`PropertyError::TooLong`]; what was written until then stays in `out`.
+    /// [`PropertyError::TooLong`]; nothing is written then.
     pub fn encode(&self, out: &mut BytesMut) -> Result<(), PropertyError> {
-        let mut writer = TableWriter::new();
+        let mut len = 8;
         for (name, value) in &self.entries {
-            writer.put(name, value)?;
+            let (name_len, _) = lengths(name, value)?;
+            len += 4 + usize::from(name_len) + value_len(value);
         }
-        out.put_slice(&writer.finish());
+        let Ok(count @ 1..) = i32::try_from(self.entries.len()) else { return Ok(()) };
+        out.reserve(len);
+        out.put_i32(1);
+        out.put_i32(count);
+        for (name, value) in &self.entries {
+            put_entry(name, value, out)?;
+        }
         Ok(())
     }
 }
@@ -488,38 +495,13 @@ impl TableWriter {
     }
 
     pub(super) fn put(&mut self, name: &str, value: &Value) -> Result<(), PropertyError> {
-        let (name_len, value_len) = lengths(name, value)?;
         if self.count == 0 {
+            self.bytes.reserve(TABLE_BYTES);
             self.bytes.put_i32(1);
             self.bytes.put_i32(0);
         }
+        put_entry(name, value, &mut self.bytes)?;
         self.count += 1;
-        let out = &mut self.bytes;
-        out.put_u16(name_len);
-        encode_text(name, out);
-        out.put_i16(value.kind());
-        match value {
-            Value::Boolean(value) => out.put_u8(u8::from(*value)),
-            Value::Byte(value) => out.put_i8(*value),
-            Value::Short(value) => out.put_i16(*value),
-            Value::Int(value) => out.put_i32(*value),
-            Value::Long(value) => out.put_i64(*value),
-            Value::Float(value) => out.put_f32(*value),
-            Value::Double(value) => out.put_f64(*value),
-            Value::String(text) => {
-                out.put_u16(value_len);
-                encode_text(text, out);
-            }
-            Value::Malformed(bytes) => {
-                out.put_u16(value_len);
-                out.put_slice(bytes);
-            }
-            Value::Object(bytes) => {
-                // `lengths` made sure that it fits.
-                out.put_i32(i32::try_from(bytes.len()).unwrap_or(i32::MAX));
-                out.put_slice(bytes);
-            }
-        }
         Ok(())
     }
 
@@ -529,6 +511,53 @@ impl TableWriter {
             count.copy_from_slice(&self.count.to_be_bytes());
         }
         self.bytes
+    }
+}
+
+/// Room for the protocol properties of most requests and replies.
+const TABLE_BYTES: usize = 128;
+
+/// Writes one entry, or nothing if it does not fit.
+fn put_entry(name: &str, value: &Value, out: &mut BytesMut) -> Result<(), PropertyError> {
+    let (name_len, string_len) = lengths(name, value)?;
+    out.put_u16(name_len);
+    encode_text(name, out);
+    out.put_i16(value.kind());
+    match value {
+        Value::Boolean(value) => out.put_u8(u8::from(*value)),
+        Value::Byte(value) => out.put_i8(*value),
+        Value::Short(value) => out.put_i16(*value),
+        Value::Int(value) => out.put_i32(*value),
+        Value::Long(value) => out.put_i64(*value),
+        Value::Float(value) => out.put_f32(*value),
+        Value::Double(value) => out.put_f64(*value),
+        Value::String(text) => {
+            out.put_u16(string_len);
+            encode_text(text, out);
+        }
+        Value::Malformed(bytes) => {
+            out.put_u16(string_len);
+            out.put_slice(bytes);
+        }
+        Value::Object(bytes) => {
+            // `lengths` made sure that it fits.
+            out.put_i32(i32::try_from(bytes.len()).unwrap_or(i32::MAX));
+            out.put_slice(bytes);
+        }
+    }
+    Ok(())
+}
+
+/// How many bytes a value takes, without its type.
+fn value_len(value: &Value) -> usize {
+    match value {
+        Value::Boolean(_) | Value::Byte(_) => 1,
+        Value::Short(_) => 2,
+        Value::Int(_) | Value::Float(_) => 4,
+        Value::Long(_) | Value::Double(_) => 8,
+        Value::String(text) => 2 + encoded_len(text),
+        Value::Malformed(bytes) => 2 + bytes.len(),
+        Value::Object(bytes) => 4 + bytes.len(),
     }
 }
 
@@ -558,6 +587,7 @@ mod tests {
         properties.set("o", Value::Object(Bytes::from_static(&[1, 2])));
         properties.set("m", Value::Malformed(Bytes::from_static(&[0xC3, 0x28])));
         let bytes = table(&properties);
+        assert_eq!(bytes.capacity(), bytes.len(), "the room taken is what is needed");
         let read = PropertyTable::new(&bytes).unwrap();
         assert_eq!(read.len(), 10);
         assert_eq!(read.to_owned(), properties);

@@ -69,6 +69,9 @@ pub fn encode_text(text: &str, out: &mut impl BufMut) {
 /// How many bytes [`encode_text`] writes for `text`.
 #[must_use]
 pub(crate) fn encoded_len(text: &str) -> usize {
+    if !needs_modification(text) {
+        return text.len();
+    }
     let len = |c: char| match (c, c.len_utf8()) {
         ('\0', _) => 2,
         (_, 4) => 6,

@@ -130,6 +130,11 @@ impl<'a> VariableHeader<'a> {
             return Err(id);
         }
         let start = out.len();
+        // Four numbers, the heads of the entries and the end, whether they are there or not.
+        let text: usize = strings.iter().filter_map(|&(_, value)| value).map(<[u8]>::len).sum();
+        if text > 0 {
+            out.reserve(text + 11 * 4 + 3 * 8 + 4 + 6);
+        }
         let longs = [
             (TRANSACTION_ID, self.transaction_id.filter(|&id| id != 0)),
             (PRODUCER_ID, self.producer_id),
