@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::{Body, BodyError, Message};
-use crate::wire::{Packet, Value, VariableHeader, decode_text};
+use crate::wire::{Packet, Value, VariableHeader, decode_text, java::JavaValue};
 
 /// Describes a packet in one line: type, size, sequence, flags, ids, variable header, properties
 /// with their types, and the body, decoded if it is text, map or stream.
@@ -28,7 +28,7 @@ impl Display for Description<'_> {
         let header = packet.header();
         write!(f, "{} {} bytes, #{}", header.packet_type, header.size, header.id.sequence)?;
         write!(f, " flags {} priority {}", header.flags, header.priority)?;
-        let role = if header.packet_type.is_message() { "consumer" } else { "reply" };
+        let role = if header.packet_type.is_message() { "consumer-id" } else { "reply-id" };
         if header.consumer_id != 0 {
             write!(f, " {role} {}", header.consumer_id)?;
         }
@@ -132,7 +132,7 @@ fn put_body(f: &mut Formatter<'_>, packet: &Packet) -> fmt::Result {
                 f.write_str(if at == 0 { "" } else { ", " })?;
                 put_text(f, name)?;
                 f.write_str(": ")?;
-                put_shortened(f, &value.to_string())?;
+                put_java(f, value)?;
             }
             put_rest(f, map.len())?;
             f.write_str("}")
@@ -141,7 +141,7 @@ fn put_body(f: &mut Formatter<'_>, packet: &Packet) -> fmt::Result {
             f.write_str("stream [")?;
             for (at, value) in items.iter().take(ITEMS_MAX).enumerate() {
                 f.write_str(if at == 0 { "" } else { ", " })?;
-                put_shortened(f, &value.to_string())?;
+                put_java(f, value)?;
             }
             put_rest(f, items.len())?;
             f.write_str("]")
@@ -159,6 +159,27 @@ fn put_body(f: &mut Formatter<'_>, packet: &Packet) -> fmt::Result {
     }
 }
 
+/// A value with its type, where its form does not say it.
+fn put_java(f: &mut Formatter<'_>, value: &JavaValue) -> fmt::Result {
+    let kind = match value {
+        JavaValue::String(text) => return put_text(f, text),
+        JavaValue::Bytes(bytes) => {
+            f.write_str("bytes ")?;
+            return put_hex(f, bytes);
+        }
+        JavaValue::Null => return f.write_str("null"),
+        JavaValue::Boolean(_) => "boolean",
+        JavaValue::Byte(_) => "byte",
+        JavaValue::Short(_) => "short",
+        JavaValue::Char(_) => "char",
+        JavaValue::Int(_) => "int",
+        JavaValue::Long(_) => "long",
+        JavaValue::Float(_) => "float",
+        JavaValue::Double(_) => "double",
+    };
+    write!(f, "{kind} {value}")
+}
+
 fn put_rest(f: &mut Formatter<'_>, len: usize) -> fmt::Result {
     if len > ITEMS_MAX { write!(f, ", … {} more", len - ITEMS_MAX) } else { Ok(()) }
 }
@@ -173,7 +194,7 @@ fn put_text(f: &mut Formatter<'_>, text: &str) -> fmt::Result {
     }
 }
 
-/// A text without quotes of its own, or with those it already has.
+/// A text without quotes.
 fn put_shortened(f: &mut Formatter<'_>, text: &str) -> fmt::Result {
     let (shown, more) = match text.char_indices().nth(TEXT_CHARS_MAX) {
         None => (text, ""),
@@ -221,11 +242,11 @@ mod tests {
         let map: MapBody = [("k", StreamItem::from("v"))].into_iter().collect();
         assert!(described(Message::map(map)).ends_with("body map {\"k\": \"v\"}"));
         let stream = Message::stream(vec![StreamItem::Int(1), StreamItem::Null]);
-        assert!(described(stream).ends_with("body stream [1, null]"));
+        assert!(described(stream).ends_with("body stream [int 1, null]"));
         assert!(described(Message::bytes(vec![1, 0xAB])).ends_with("body 01ab"));
         let reply = PacketBuilder::new(PacketType::SEND_REPLY).consumer_id(9).int("JMQStatus", 200);
         let reply = describe(&reply.finish()).to_string();
-        assert!(reply.contains("reply 9 ") && reply.ends_with("{JMQStatus int 200}"), "{reply}");
+        assert!(reply.contains("reply-id 9 ") && reply.ends_with("{JMQStatus int 200}"), "{reply}");
     }
 
     #[test]
