@@ -56,3 +56,7 @@ pub mod internals {
         };
     }
 }
+
+#[cfg(all(doctest, feature = "client", feature = "broker"))]
+#[doc = include_str!("../README.md")]
+mod readme {}
