@@ -5,22 +5,22 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use loom::thread;
 use tidegate::pool::{AcquireError, Connector, PoolSettings, SharedPool};
 
-use crate::support::{Canary, canary, model};
+use crate::support::{Canary, RealCount, canary, model};
 
 pub const CANARIES: &[Canary] = &[canary("acquire.look", "pool_shared::no_waiter_is_lost")];
 
 /// Counts, with the real counters: they are no part of what is explored.
 #[derive(Default)]
 struct Record {
-    opened: AtomicUsize,
-    closed: AtomicUsize,
-    live_max: AtomicUsize,
+    opened: RealCount,
+    closed: RealCount,
+    live_max: RealCount,
 }
 
 struct Counting {
