@@ -38,6 +38,8 @@ pub mod wire;
 #[doc(hidden)]
 pub mod internals {
     //! What models, fuzzers and benches need and users don't. No promise about any of it.
+    #[cfg(all(feature = "broker", not(loom)))]
+    pub use crate::broker::desk::Desk;
     #[cfg(all(feature = "wire", not(loom)))]
     pub use crate::proto::auth;
     pub mod pool {
@@ -56,7 +58,3 @@ pub mod internals {
         };
     }
 }
-
-#[cfg(all(doctest, feature = "client", feature = "broker"))]
-#[doc = include_str!("../README.md")]
-mod readme {}

@@ -20,6 +20,8 @@ mod backlog;
 mod config;
 mod connection;
 mod consumer;
+#[cfg(any(test, feature = "unstable-internals"))]
+pub(crate) mod desk;
 mod destination;
 mod ids;
 mod in_flight;

@@ -3,8 +3,12 @@
 //! A body takes any bytes, never panics by itself, and asserts what must hold for all of them. Its
 //! target in `fuzz/` is one line; its seeds are a directory of `tests/seeds` with its name.
 
+#[cfg(feature = "broker")]
+mod broker_ops;
 mod decode_packet;
 
+#[cfg(feature = "broker")]
+pub use broker_ops::broker_ops;
 pub use decode_packet::decode_packet;
 
 #[cfg(test)]
@@ -28,6 +32,12 @@ mod tests {
             seeds += 1;
         }
         assert!(seeds > 0, "{} has no seeds", directory.display());
+    }
+
+    #[test]
+    #[cfg(feature = "broker")]
+    fn broker_ops_holds_for_its_seeds() {
+        replay("broker_ops", super::broker_ops);
     }
 
     #[test]

@@ -160,7 +160,9 @@ pub struct ReplyTo {
 
 impl ReplyTo {
     fn new(header: &Header) -> Self {
-        Self { header: *header, wanted: header.flags.contains(Flags::ACKNOWLEDGE) }
+        // The number after NULL is that of a message, so nothing can be its reply.
+        let can_be = header.packet_type != PacketType::NULL;
+        Self { header: *header, wanted: can_be && header.flags.contains(Flags::ACKNOWLEDGE) }
     }
 
     /// A reply with this status.

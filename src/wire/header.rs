@@ -35,7 +35,7 @@ pub const VERSION: u16 = 301;
 ///
 /// Shape: 32 bytes on the wire, bytes 20 to 51 of the header, used verbatim in acknowledgements.
 /// Two ids are equal only if all four parts are.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[allow(clippy::exhaustive_structs, reason = "the wire fixes its four parts")]
 pub struct MessageId {
     /// When the sender wrote the packet, in milliseconds since 1970.
