@@ -208,10 +208,11 @@ impl Peer {
 
     // ---- writing ----
 
-    /// Sends a packet.
-    pub fn send(&mut self, packet: PacketBuilder) {
+    /// Sends a packet; the id it got.
+    pub fn send(&mut self, packet: PacketBuilder) -> MessageId {
         let packet = self.stamped(packet);
         self.write(packet.raw());
+        packet.header().id
     }
 
     fn stamped(&mut self, packet: PacketBuilder) -> Packet {
