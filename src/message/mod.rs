@@ -13,6 +13,7 @@
 //! - A received message shares the bytes it came in: nothing is copied or decoded before it is
 //!   asked for, and what cannot be decoded is an error of that part alone.
 //! - What cannot be said on the wire is an error where it is set, so that sending loses nothing.
+#![forbid(unsafe_code)]
 
 mod body;
 mod compress;

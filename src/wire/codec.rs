@@ -120,9 +120,9 @@ impl Decoder {
 
     /// Gathers a header that was cut.
     fn complete_head(&mut self) -> Result<Option<Frame>, DecodeError> {
-        let missing = self.head.get_mut(self.head_len..).unwrap_or_default();
-        let now = missing.len().min(self.fed.len());
-        self.fed.split_to(now).copy_to_slice(&mut missing[..now]);
+        let now = (HEADER_LEN - self.head_len).min(self.fed.len());
+        let place = self.head.get_mut(self.head_len..self.head_len + now).unwrap_or_default();
+        self.fed.copy_to_slice(place);
         self.head_len += now;
         if self.head_len < HEADER_LEN {
             // Whatever buffer was fed is used up and need not be held.

@@ -86,9 +86,9 @@ impl fmt::Display for MessageId {
             write!(f, "{}.{}.{}.{}(", a[12], a[13], a[14], a[15])?;
             write!(f, "{:x}:{:x}:{:x}:{:x}:{:x}:{:x})", a[4], a[5], a[6], a[7], a[8], a[9])?;
         } else {
-            for (at, pair) in a.chunks_exact(2).enumerate() {
+            for (at, pair) in a.as_chunks::<2>().0.iter().enumerate() {
                 let colon = if at == 0 { "" } else { ":" };
-                write!(f, "{colon}{:x}", u16::from_be_bytes([pair[0], pair[1]]))?;
+                write!(f, "{colon}{:x}", u16::from_be_bytes(*pair))?;
             }
         }
         write!(f, "-{}-{}", self.port, self.timestamp)

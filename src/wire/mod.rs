@@ -4,6 +4,8 @@
 //! a property table and a body. [`Decoder`] cuts a byte stream into [`Packet`]s at any split;
 //! [`PacketBuilder`] writes new ones; [`delivery`] rewrites a message for its consumer without
 //! touching its body.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::indexing_slicing))]
 
 mod builder;
 #[cfg(feature = "cli")]

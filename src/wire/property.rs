@@ -464,14 +464,21 @@ impl Properties {
     /// Writes the table; nothing at all if it is empty.
     ///
     /// # Errors
-    /// [`PropertyError::TooLong`]; nothing is written then.
+    /// [`PropertyError::TooLong`], [`PropertyError::Count`] if a reader would refuse as many;
+    /// nothing is written then.
     pub fn encode(&self, out: &mut BytesMut) -> Result<(), PropertyError> {
+        let count = i32::try_from(self.entries.len()).unwrap_or(i32::MAX);
+        if self.entries.is_empty() {
+            return Ok(());
+        }
+        if self.entries.len() > PROPERTIES_MAX {
+            return Err(PropertyError::Count { count });
+        }
         let mut len = 8;
         for (name, value) in &self.entries {
             let (name_len, _) = lengths(name, value)?;
             len += 4 + usize::from(name_len) + value_len(value);
         }
-        let Ok(count @ 1..) = i32::try_from(self.entries.len()) else { return Ok(()) };
         out.reserve(len);
         out.put_i32(1);
         out.put_i32(count);
@@ -565,7 +572,7 @@ fn value_len(value: &Value) -> usize {
 mod tests {
     use bytes::{BufMut, Bytes, BytesMut};
 
-    use super::{Properties, PropertyError, PropertyTable, Value};
+    use super::{PROPERTIES_MAX, Properties, PropertyError, PropertyTable, Value};
 
     fn table(properties: &Properties) -> BytesMut {
         let mut out = BytesMut::new();
@@ -624,6 +631,21 @@ mod tests {
         // A table as a client that cannot say a length over 65,535 leaves it behind.
         let cut = [0, 0, 0, 1, 0, 0, 0, 1, 0, 1, b'v', 0, 8];
         assert_eq!(PropertyTable::new(&cut).unwrap_err(), PropertyError::Truncated { entry: 0 });
+    }
+
+    #[test]
+    fn more_properties_than_are_read_are_neither_set_nor_written() {
+        let mut properties = Properties {
+            entries: (0..PROPERTIES_MAX).map(|n| (format!("n{n}"), Value::Byte(1))).collect(),
+        };
+        assert_eq!(PropertyTable::new(&table(&properties)).unwrap().len(), PROPERTIES_MAX);
+        assert_eq!(properties.try_set("n1", 2_i8), Ok(()));
+        let wanted = Err(PropertyError::Count { count: 16_385 });
+        assert_eq!(properties.try_set("more", 1_i8), wanted);
+        properties.set("more", 1_i8);
+        let mut out = BytesMut::new();
+        assert_eq!(properties.encode(&mut out), wanted);
+        assert!(out.is_empty());
     }
 
     #[test]

@@ -160,7 +160,7 @@ impl Writer {
 
     /// A class description, or a reference to the one written before.
     fn describe(&mut self, class: Class) {
-        if let Some(handle) = self.described[class as usize] {
+        if let Some(handle) = self.described.get(class as usize).copied().flatten() {
             self.out.put_u8(TC_REFERENCE);
             self.out.put_i32(handle);
             return;
@@ -169,7 +169,10 @@ impl Writer {
         self.out.put_u8(TC_CLASSDESC);
         self.name(description.name);
         self.out.put_u64(description.uid);
-        self.described[class as usize] = Some(self.handle());
+        let handle = self.handle();
+        if let Some(slot) = self.described.get_mut(class as usize) {
+            *slot = Some(handle);
+        }
         self.out.put_u8(description.flags);
         self.out.put_u16(u16::try_from(description.fields.len()).unwrap_or(0));
         for &(kind, name) in description.fields {
