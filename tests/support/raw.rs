@@ -28,6 +28,8 @@ pub struct Raw {
     inbox: VecDeque<Packet>,
     next_id: i64,
     sequence: i32,
+    /// The broker's last challenge, for whoever plays a login by hand.
+    pub nonce: String,
 }
 
 impl Raw {
@@ -42,6 +44,7 @@ impl Raw {
             inbox: VecDeque::new(),
             next_id: 0,
             sequence,
+            nonce: String::new(),
         }
     }
 
