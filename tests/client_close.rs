@@ -250,6 +250,62 @@ fn provoke(session: &Session) {
 }
 
 #[test]
+fn a_send_that_waits_for_credit_ends_when_its_producer_or_session_is_closed() {
+    for close_session in [false, true] {
+        let style = scripted::Style { producer_credit: Some(0), ..Default::default() };
+        let broker = Scripted::start_with(style, |peer| {
+            peer.login();
+            peer.serve_to_the_end();
+        });
+        let connection = broker.connect();
+        let session = connection.create_session(AcknowledgeMode::Auto).unwrap();
+        let producer = std::sync::Arc::new(session.create_producer(&queue("q")).unwrap());
+        let (told, result) = channel();
+        let sending = thread::spawn({
+            let producer = std::sync::Arc::clone(&producer);
+            move || told.send(producer.send(Message::text("x"))).unwrap()
+        });
+        assert!(result.recv_timeout(Duration::from_millis(30)).is_err());
+        if close_session {
+            session.close().unwrap();
+        } else {
+            producer.close().unwrap();
+        }
+        let error = result.recv_timeout(DEADLINE).unwrap().unwrap_err();
+        assert_eq!(error.into_inner().body_text().unwrap().as_deref(), Some("x"));
+        sending.join().unwrap();
+        connection.close().unwrap();
+        broker.join();
+    }
+}
+
+#[test]
+fn a_request_that_is_not_answered_in_time_names_the_setting() {
+    let (given_up, late) = gate();
+    let broker = Scripted::start(move |peer| {
+        peer.login();
+        let request = peer.serve_until(PacketType::CREATE_SESSION);
+        pass(&late);
+        // Nobody waits for it any more, and it disturbs nobody.
+        peer.answer(&request);
+        peer.serve_to_the_end();
+    });
+    let mut factory = broker.factory();
+    factory.ack_timeout(Some(Duration::from_millis(300)));
+    let connection = factory.create_connection().unwrap();
+    let error = connection.create_session(AcknowledgeMode::Auto).unwrap_err();
+    let SessionError::Request(cause) = &error else { panic!("{error:?}") };
+    assert!(cause.to_string().contains("imqAckTimeout"), "{cause}");
+    given_up.send(()).unwrap();
+    // A slow machine may need more than one try.
+    let made = (0..20).find_map(|_| connection.create_session(AcknowledgeMode::Auto).ok());
+    assert!(made.is_some());
+    drop(made);
+    drop(connection);
+    broker.join();
+}
+
+#[test]
 fn a_refused_login_says_why_and_is_not_tried_again() {
     let broker = Scripted::start(|peer| {
         let hello = peer.expect(PacketType::HELLO);

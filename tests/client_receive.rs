@@ -196,6 +196,38 @@ fn a_paused_connection_is_answered_before_its_messages_are_worked_on() {
 }
 
 #[test]
+fn a_limited_connection_is_resumed_only_when_fewer_messages_wait() {
+    let broker = Scripted::start(|peer| {
+        peer.login();
+        peer.serve_until(PacketType::START);
+        let consumer = peer.consumers[0];
+        for batch in 0..4 {
+            for n in 0..5 {
+                let last = if n == 4 { Flags::FLOW_PAUSED } else { NONE };
+                peer.deliver(consumer, "x", last);
+            }
+            let resume = peer.serve_until(PacketType::RESUME_FLOW);
+            assert_eq!(long(&resume, "JMQConsumerID"), None);
+            // Five came, fewer than three wait: at least three were acknowledged before.
+            let acked = peer.seen_of(PacketType::ACKNOWLEDGE).len();
+            assert!(acked >= batch * 5 + 2, "resumed after {acked}");
+        }
+        peer.serve_to_the_end();
+    });
+    let mut factory = broker.factory();
+    factory.connection_flow_count(5).unwrap().connection_flow_limit(Some(3)).unwrap();
+    let connection = factory.create_connection().unwrap();
+    let session = connection.create_session(AcknowledgeMode::Auto).unwrap();
+    let consumer = session.create_consumer(&queue("q")).unwrap();
+    connection.start().unwrap();
+    for _ in 0..20 {
+        assert!(consumer.receive_timeout(DEADLINE).unwrap().is_some());
+    }
+    connection.close().unwrap();
+    broker.join();
+}
+
+#[test]
 fn every_window_and_threshold_flows_without_a_stall_and_never_asks_for_nothing() {
     for window in [1, 2, 3, 10, 1000] {
         for threshold in [0, 1, 50, 99, 100] {

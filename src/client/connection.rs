@@ -45,6 +45,7 @@ impl Connection {
     pub(super) fn open(settings: &Settings) -> Result<Self, ConnectError> {
         let login = connect::connect(settings)?;
         let core = Arc::new(Core::new(login, settings.clone()));
+        core.take_leftovers();
         let keeper = Queue::new(1);
         match keeper::start(Arc::clone(&core)) {
             Ok(thread) => {

@@ -160,7 +160,7 @@ impl Consumer {
         loop {
             if consumer.link.inbox.is_empty() {
                 session.core.flush();
-                session.core.poll();
+                session.core.poll(1);
             }
             match consumer.next(session) {
                 Some(Next::Message(packet)) => {
@@ -177,6 +177,8 @@ impl Consumer {
     /// Hands messages to `listener` as they come, one at a time in the whole session, on the
     /// session's thread. The listener may use the session, and close this consumer, but not its
     /// session or connection.
+    ///
+    /// The listener lives as long as the consumer is open: keep a handle of it.
     ///
     /// A listener that panics gets the message again, as often as
     /// `imqOnMessageExceptionRedeliveryAttempts` says; then the broker is told that it cannot be

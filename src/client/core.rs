@@ -29,6 +29,7 @@ use bytes::{Bytes, BytesMut};
 use super::{
     clock,
     output::{Output, Push, Submitted},
+    reading::{Input, credit_of},
     replies::{Replies, Ticket},
     settings::Settings,
     socket::{HEARTBEAT, ReadTimeout, Wait, Wire},
@@ -39,18 +40,11 @@ use crate::{
         RequestError,
         links::{Command, ConsumerLink, ProducerLink, SessionLink},
     },
-    flow::{Buffer, Credit, Resume, Window},
-    proto::client::{ClientEnd, ClientEvent, ConnectionError, Welcome, read_status, request},
+    flow::{Buffer, Resume, Window},
+    proto::client::{ClientEnd, ConnectionError, Welcome, read_status, request},
     sync::{Arc, AtomicBool, AtomicU64, Helm, Inbox, Ordering, Signal, Snapshot},
-    wire::{
-        Decoder, Flags, Frame, Packet, PacketBuilder, PacketType, Status, limits::PACKET_BYTES_MAX,
-    },
+    wire::{Decoder, Flags, Packet, PacketBuilder, PacketType, Status, limits::PACKET_BYTES_MAX},
 };
-
-/// What is read from the socket at one time, at most.
-const READ_BYTES: usize = 256 * 1024;
-/// A read is not begun with less room than this.
-const READ_BYTES_LEAST: usize = 64 * 1024;
 
 /// What all handles of one connection share.
 #[derive(Debug)]
@@ -63,45 +57,21 @@ pub(super) struct Core {
     pub(super) stamp: Stamp,
     /// Whether messages may be handed to the application.
     pub(super) started: AtomicBool,
-    wire: Wire,
-    helm: Helm<Input>,
-    commands: Inbox<Command>,
+    pub(super) wire: Wire,
+    pub(super) helm: Helm<Input>,
+    pub(super) commands: Inbox<Command>,
     /// Messages that may be sent before the broker resumes the connection.
-    credit: Window,
+    pub(super) credit: Window,
     /// Messages that wait on this connection, if `imqConnectionFlowLimitEnabled`.
-    buffered: Option<Buffer>,
+    pub(super) buffered: Option<Buffer>,
     lost: AtomicBool,
     reason: Snapshot<Option<ConnectionError>>,
     sessions: Snapshot<Vec<Arc<SessionLink>>>,
     /// Bursts read so far.
-    reads: AtomicU64,
+    pub(super) reads: AtomicU64,
     /// Wakes the housekeeping thread, if it sleeps, to write what is left.
     pub(super) keeper: Signal,
     pub(super) keeper_wanted: AtomicBool,
-}
-
-/// The input half, owned by whoever has the helm.
-#[derive(Debug)]
-struct Input {
-    end: ClientEnd,
-    decoder: Decoder,
-    buffer: BytesMut,
-    timeout: ReadTimeout,
-    consumers: Vec<Route>,
-    /// Where the last message went; the next one often goes there too.
-    last: usize,
-    producers: Vec<(i64, Arc<ProducerLink>)>,
-    adding: Vec<Command>,
-    burst: Vec<Packet>,
-}
-
-/// Where a consumer's messages go.
-#[derive(Debug)]
-struct Route {
-    id: i64,
-    link: Arc<ConsumerLink>,
-    /// It got something in this burst.
-    touched: bool,
 }
 
 /// A connection after its login, before anybody shares it.
@@ -121,17 +91,7 @@ impl Core {
         decoder.set_limit(PACKET_BYTES_MAX);
         let buffered =
             settings.limits_connection().then(|| Buffer::new(settings.flow.connection_buffer()));
-        let input = Input {
-            end,
-            decoder,
-            buffer: BytesMut::new(),
-            timeout,
-            consumers: Vec::new(),
-            last: 0,
-            producers: Vec::new(),
-            adding: Vec::new(),
-            burst: Vec::new(),
-        };
+        let input = Input::new(end, decoder, timeout);
         Self {
             credit: Window::new(credit_of(welcome.credit)),
             settings,
@@ -205,9 +165,9 @@ impl Core {
         }
     }
 
-    /// Reads what is there, if nobody else does.
-    pub(super) fn poll(&self) {
-        self.helm.try_take(|input| while self.read(input, Wait::Poll) {});
+    /// Reads what is there, if nobody else does: so many bursts at most.
+    pub(super) fn poll(&self, bursts: usize) {
+        self.helm.try_take(|input| (0..bursts).all(|_| self.read(input, Wait::Poll)));
     }
 
     /// Bursts read so far; for idle times.
@@ -378,7 +338,7 @@ impl Core {
     }
 
     /// Waits until the socket takes output; reads meanwhile if this thread has the helm.
-    fn wait_ready(&self, input: Option<&mut Input>, longest: Duration) {
+    pub(super) fn wait_ready(&self, input: Option<&mut Input>, longest: Duration) {
         match self.wire.wait_ready(input.is_some(), longest) {
             Ok(ready) => {
                 if let Some(input) = input.filter(|_| ready.input) {
@@ -460,8 +420,8 @@ impl Core {
     }
 
     /// A write failed. The broker may have said why before it hung up: that is a better reason.
-    fn write_failed(&self, kind: ErrorKind) -> ConnectionError {
-        self.poll();
+    pub(super) fn write_failed(&self, kind: ErrorKind) -> ConnectionError {
+        self.poll(usize::MAX);
         self.fail(ConnectionError::Socket(kind));
         self.lost().unwrap_or(ConnectionError::Socket(kind))
     }
@@ -531,224 +491,17 @@ impl Core {
         }
     }
 
-    fn resume_consumer(&self, id: i64, resume: Resume) {
+    pub(super) fn resume_consumer(&self, id: i64, resume: Resume) {
         let packet = PacketBuilder::new(PacketType::RESUME_FLOW)
             .long("JMQConsumerID", id)
             .int("JMQSize", resume.to_wire());
         self.submit(packet, Push::Later);
     }
 
-    fn resume_connection(&self, _resume: Resume) {
+    pub(super) fn resume_connection(&self, _resume: Resume) {
         // Without a size the broker keeps the batch that was agreed at login.
         self.submit(PacketBuilder::new(PacketType::RESUME_FLOW), Push::Now);
     }
-
-    // ---- reading ----
-
-    /// Reads once and hands out what came; whether something came.
-    fn read(&self, input: &mut Input, wait: Wait) -> bool {
-        if input.buffer.capacity() - input.buffer.len() < READ_BYTES_LEAST {
-            input.buffer.reserve(READ_BYTES);
-        }
-        match self.wire.receive(&mut input.buffer, wait, &mut input.timeout) {
-            Ok(None) => false,
-            Ok(Some(0)) => {
-                self.fail(ConnectionError::EndOfStream);
-                false
-            }
-            Ok(Some(_)) => {
-                // Relaxed: a statistic.
-                self.reads.fetch_add(1, Ordering::Relaxed);
-                let bytes = input.buffer.split().freeze();
-                input.decoder.feed(bytes);
-                if let Err(reason) = self.take_burst(input) {
-                    self.fail(reason);
-                    return false;
-                }
-                true
-            }
-            Err(error) => {
-                self.fail(ConnectionError::Socket(error.kind()));
-                false
-            }
-        }
-    }
-
-    /// Cuts what was read into packets, answers F, then hands the packets on.
-    fn take_burst(&self, input: &mut Input) -> Result<(), ConnectionError> {
-        loop {
-            let frame = match input.decoder.next_frame() {
-                Ok(Some(frame)) => frame,
-                Ok(None) => break,
-                Err(error) => {
-                    // What came before the nonsense is still good.
-                    self.hand_out(input)?;
-                    return Err(ConnectionError::Garbage(error));
-                }
-            };
-            match frame {
-                Frame::Packet(packet) => {
-                    let header = packet.header();
-                    if header.packet_type.is_message() {
-                        self.count_in(header.flags.contains(Flags::FLOW_PAUSED));
-                    }
-                    input.burst.push(packet);
-                }
-                Frame::Oversized(header) => {
-                    return Err(ConnectionError::TooLarge {
-                        packet: header.packet_type,
-                        bytes: header.size,
-                        most: PACKET_BYTES_MAX,
-                    });
-                }
-            }
-        }
-        self.hand_out(input)
-    }
-
-    /// Counts a message into the connection's buffer; a paused connection is resumed at once
-    /// unless too much waits for the application.
-    fn count_in(&self, paused: bool) {
-        match &self.buffered {
-            Some(buffered) => {
-                if let Some(resume) = buffered.delivered(paused) {
-                    self.resume_connection(resume);
-                }
-            }
-            None if paused => self.resume_connection(Resume { size: Resume::UNLIMITED }),
-            None => {}
-        }
-    }
-
-    fn hand_out(&self, input: &mut Input) -> Result<(), ConnectionError> {
-        let mut burst = std::mem::take(&mut input.burst);
-        let mut outcome = Ok(());
-        for packet in burst.drain(..) {
-            outcome = self.handle(input, packet);
-            if outcome.is_err() {
-                break;
-            }
-        }
-        input.burst = burst;
-        for route in &mut input.consumers {
-            if std::mem::take(&mut route.touched) {
-                route.link.signal.wake_all();
-            }
-        }
-        while let Some(answer) = input.end.poll_transmit() {
-            self.submit(answer, Push::Now);
-        }
-        outcome
-    }
-
-    fn handle(&self, input: &mut Input, packet: Packet) -> Result<(), ConnectionError> {
-        match input.end.handle_packet(&packet)? {
-            ClientEvent::Nothing | ClientEvent::LoggedIn => {}
-            ClientEvent::Delivery { consumer_paused, .. } => {
-                self.deliver(input, packet, consumer_paused);
-            }
-            ClientEvent::Reply => {
-                let kind = packet.header().packet_type;
-                if kind == PacketType::ADD_CONSUMER_REPLY || kind == PacketType::ADD_PRODUCER_REPLY
-                {
-                    self.take_commands(input);
-                    input.add(&packet);
-                }
-                self.replies.deliver(packet);
-            }
-            ClientEvent::Resume { producer: None, credit } => {
-                // Everybody who waits for credit is woken, whether it was paused or not.
-                let _was_paused = self.credit.resume(credit_of(credit));
-                self.wake_sessions();
-            }
-            ClientEvent::Resume { producer: Some(id), credit } => {
-                self.take_commands(input);
-                if let Some((_, link)) = input.producers.iter().find(|(known, _)| *known == id) {
-                    let _was_paused = link.credit.resume(credit_of(credit));
-                    link.signal.wake_all();
-                }
-            }
-            ClientEvent::Goodbye { reason, text } => {
-                return Err(ConnectionError::Goodbye { reason, text });
-            }
-        }
-        Ok(())
-    }
-
-    fn deliver(&self, input: &mut Input, packet: Packet, paused: bool) {
-        let id = packet.header().consumer_id;
-        let Some(route) = input.route(id) else {
-            // Of a consumer that is closed: the broker takes it back when it hears of that.
-            self.discarded(1);
-            return;
-        };
-        route.touched = true;
-        let resume = route.link.buffer.delivered(paused);
-        route.link.inbox.push(packet);
-        if let Some(resume) = resume {
-            self.resume_consumer(id, resume);
-        }
-    }
-
-    fn take_commands(&self, input: &mut Input) {
-        while let Some(command) = self.commands.pop() {
-            match command {
-                Command::RemoveConsumer(id) => input.consumers.retain(|route| route.id != id),
-                Command::RemoveProducer(id) => input.producers.retain(|(known, _)| *known != id),
-                adding => {
-                    // One whose reply never came is forgotten when many others have.
-                    if input.adding.len() >= ADDING_MAX {
-                        input.adding.remove(0);
-                    }
-                    input.adding.push(adding);
-                }
-            }
-        }
-    }
-}
-
-impl Input {
-    fn route(&mut self, id: i64) -> Option<&mut Route> {
-        if self.consumers.get(self.last).is_none_or(|route| route.id != id) {
-            self.last = self.consumers.iter().position(|route| route.id == id)?;
-        }
-        self.consumers.get_mut(self.last)
-    }
-
-    /// Enters a consumer or producer that the broker has just accepted: before the requester sees
-    /// the reply, as messages or credit may stand right behind it.
-    fn add(&mut self, reply: &Packet) {
-        let reply_id = reply.header().consumer_id;
-        let Some(at) = self.adding.iter().position(|command| command.reply_id() == Some(reply_id))
-        else {
-            return;
-        };
-        let command = self.adding.swap_remove(at);
-        // What is malformed here is reported to the requester, who reads the reply as well.
-        let Ok(table) = reply.properties() else { return };
-        if table.int("JMQStatus").ok().flatten() != Some(Status::OK.0) {
-            return;
-        }
-        let size = table.int("JMQSize").ok().flatten();
-        match command {
-            Command::AddConsumer { link, .. } => {
-                let Ok(Some(id)) = table.long("JMQConsumerID") else { return };
-                link.agree(size.map_or(Credit::Unlimited, Credit::from_wire));
-                self.consumers.push(Route { id, link, touched: false });
-            }
-            Command::AddProducer { link, .. } => {
-                let Ok(Some(id)) = table.long("JMQProducerID") else { return };
-                let _was_paused = link.credit.resume(credit_of(size));
-                self.producers.push((id, link));
-            }
-            Command::RemoveConsumer(_) | Command::RemoveProducer(_) => {}
-        }
-    }
-}
-
-/// What the size of a producer's or connection's credit means; none is no limit.
-fn credit_of(size: Option<i32>) -> Credit {
-    size.map_or(Credit::Unlimited, Credit::from_wire_producer)
 }
 
 /// The reply if its status is OK.
@@ -759,8 +512,6 @@ pub(super) fn check(request: PacketType, reply: Packet) -> Result<Packet, Reques
     }
 }
 
-/// Consumers and producers that may be waiting for the broker's word at one time.
-const ADDING_MAX: usize = 1024;
 /// How long the drop of a connection tries to get rid of what is unwritten.
 const PARTING: Duration = Duration::from_secs(1);
 /// How long a sender without the helm waits for room before it looks whether it could read.

@@ -25,6 +25,8 @@ const LINGER: Duration = Duration::from_micros(100);
 const LINGERS: u32 = 20;
 /// Ticks without reading after which it reads itself.
 const UNREAD_TICKS: u32 = 2;
+/// Bursts that it reads at one time, before somebody who waits may have the helm.
+const BURSTS: usize = 64;
 /// Ticks between two looks for lazy acknowledgements.
 const ACK_TICKS: u32 = 5;
 
@@ -94,7 +96,7 @@ impl Keeper {
         let read = reads != self.reads || self.core.is_driven();
         self.unread = if read { 0 } else { self.unread + 1 };
         if self.unread >= UNREAD_TICKS {
-            self.core.poll();
+            self.core.poll(BURSTS);
             self.core.flush();
         }
         if reads != self.reads {

@@ -89,10 +89,12 @@ impl ProducerLink {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Marks it closed; whether this call did.
+    /// Marks it closed and wakes those who wait for its credit; whether this call did.
     pub(super) fn close(&self) -> bool {
         // AcqRel: forbids that two callers both delete the producer.
-        !self.closed.swap(true, Ordering::AcqRel)
+        let first = !self.closed.swap(true, Ordering::AcqRel);
+        self.signal.wake_all();
+        first
     }
 }
 

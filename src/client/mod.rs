@@ -23,6 +23,7 @@ mod listener;
 mod listening;
 mod output;
 mod producer;
+mod reading;
 mod replies;
 mod session;
 mod settings;

@@ -102,18 +102,17 @@ impl Output {
         let mut put = Some(put);
         let mut outcome = Ok(Submitted::Settled);
         let entered = self.gate.try_enter(|pending| {
+            let mut most = Push::Later;
             if let Some(put) = put.take() {
                 // What others left came before this packet.
-                let others = pending.take_inbox(&self.inbox);
+                most = push.max(pending.take_inbox(&self.inbox));
                 pending.settle_body();
                 let before = pending.len();
                 let body = put(&mut pending.buffer);
                 pending.add_body(body);
                 self.count(pending.len() - before);
-                outcome = self.turn(pending, wire, push.max(others));
-            } else {
-                outcome = self.turn(pending, wire, Push::Later);
             }
+            self.turn(pending, wire, most, &mut outcome);
             true
         });
         match (entered, put) {
@@ -140,7 +139,7 @@ impl Output {
         }
         let mut outcome = Ok(Submitted::Settled);
         let entered = self.gate.try_enter(|pending| {
-            outcome = self.turn(pending, wire, Push::Now);
+            self.turn(pending, wire, Push::Now, &mut outcome);
             true
         });
         if entered.is_none() {
@@ -171,7 +170,7 @@ impl Output {
         self.inbox.push((piece, push));
         let mut outcome = Ok(Submitted::Settled);
         let entered = self.gate.enter(|pending| {
-            outcome = self.turn(pending, wire, Push::Later);
+            self.turn(pending, wire, Push::Later, &mut outcome);
             true
         });
         debug_assert_ne!(entered, Entered::More, "turns take everything");
@@ -183,13 +182,15 @@ impl Output {
         self.backlog.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// Takes in what others left and writes if that is due.
+    /// Takes in what others left and writes if that is due. `outcome` tells of all turns of one
+    /// entry: a failure stays one, and what an earlier turn left is left until it is written.
     fn turn(
         &self,
         pending: &mut Pending,
         wire: &Wire,
         push: Push,
-    ) -> Result<Submitted, io::ErrorKind> {
+        outcome: &mut Result<Submitted, io::ErrorKind>,
+    ) {
         let push = push.max(pending.take_inbox(&self.inbox));
         if pending.failed.is_none() && pending.is_due(push) {
             let before = pending.len();
@@ -202,10 +203,13 @@ impl Output {
             // Nobody will ever write it.
             self.backlog.fetch_sub(pending.len(), Ordering::Relaxed);
             pending.clear();
-            return Err(kind);
+            *outcome = Err(kind);
         }
-        let left = push > Push::Later && pending.len() > 0;
-        Ok(if left { Submitted::Left } else { Submitted::Settled })
+        if let Ok(submitted) = outcome {
+            let waits = push > Push::Later || *submitted == Submitted::Left;
+            let left = waits && pending.len() > 0;
+            *submitted = if left { Submitted::Left } else { Submitted::Settled };
+        }
     }
 }
 

@@ -74,11 +74,14 @@ impl Wire {
         let flags = match wait {
             Wait::Poll => libc::MSG_DONTWAIT,
             Wait::For(longest) => {
-                // A timeout of 0 would be none at all.
-                let wanted = longest.clamp(Duration::from_millis(1), HEARTBEAT);
-                if timeout.0 != wanted {
-                    self.socket.set_read_timeout(Some(wanted))?;
-                    timeout.0 = wanted;
+                let longest = longest.min(HEARTBEAT);
+                if timeout.0 > longest || timeout.0 < longest / 2 {
+                    // A little less than asked for, so that the same wish, which is a few
+                    // microseconds less each time, need not change it again. The caller looks
+                    // again anyway. 0 would be no timeout at all.
+                    let wanted = if longest == HEARTBEAT { longest } else { longest / 8 * 7 };
+                    timeout.0 = wanted.max(Duration::from_millis(1));
+                    self.socket.set_read_timeout(Some(timeout.0))?;
                 }
                 0
             }
