@@ -4,7 +4,7 @@ use std::future::Future;
 use std::ops::Deref;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::pool::acquire::Acquiring;
 use crate::pool::clock::{Stamp, deadline_after, stamp};
@@ -156,8 +156,10 @@ impl<C: Connector, P: Deref<Target = SharedPool<C>>> Lease<C, P> {
         let began = stamp();
         let target = target_of(&self.pool, &self.held);
         let begin = BeginOperation::new(target, &mut self.idle_since);
-        block_on(begin, deadline)
-            .unwrap_or_else(|| Err(OperationError::Timeout { waited: stamp().since(began) }))
+        block_on(begin, deadline).unwrap_or_else(|| {
+            let waited = Duration::from_nanos(stamp().nanos_since(began));
+            Err(OperationError::Timeout { waited })
+        })
     }
 
     #[inline]

@@ -56,7 +56,7 @@ pub(crate) struct Meter {
     wait: Histogram,
     service: Histogram,
     service_ns: AtomicU64,
-    /// Bits of an `f64`, in seconds².
+    /// Bits of an `f64`, in nanoseconds².
     service_square: AtomicU64,
     thinks: AtomicU64,
     think_ns: AtomicU64,
@@ -74,28 +74,34 @@ impl Meter {
         }
     }
 
-    /// Records one operation. With [`Writers::One`] the caller has the turn.
+    /// Records one operation, all times in nanoseconds. With [`Writers::One`] the caller has the
+    /// turn.
     #[inline]
-    pub(crate) fn record(
-        &self,
-        writers: Writers,
-        wait: Duration,
-        service: Duration,
-        think: Option<Duration>,
-    ) {
-        self.wait.record(writers, nanos(wait));
-        let service_ns = nanos(service);
-        self.service.record(writers, service_ns);
-        raise(writers, &self.service_ns, service_ns);
-        let seconds = service.as_secs_f64();
+    pub(crate) fn record(&self, writers: Writers, operation: Sample) {
+        self.wait.record(writers, operation.wait_ns);
+        self.service.record(writers, operation.service_ns);
+        raise(writers, &self.service_ns, operation.service_ns);
+        #[allow(clippy::cast_precision_loss, reason = "a term of a mean")]
+        let service_ns = operation.service_ns as f64;
         update(writers, &self.service_square, |bits| {
-            (f64::from_bits(bits) + seconds * seconds).to_bits()
+            (f64::from_bits(bits) + service_ns * service_ns).to_bits()
         });
-        if let Some(think) = think {
+        if let Some(think_ns) = operation.think_ns {
             raise(writers, &self.thinks, 1);
-            raise(writers, &self.think_ns, nanos(think));
+            raise(writers, &self.think_ns, think_ns);
         }
     }
+}
+
+/// The times of one operation.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sample {
+    /// From asking for the turn to having it.
+    pub(crate) wait_ns: u64,
+    /// From having the turn to giving it up.
+    pub(crate) service_ns: u64,
+    /// From the session's last operation to this, if there was one.
+    pub(crate) think_ns: Option<u64>,
 }
 
 /// The sum of several meters at about one time.
@@ -104,7 +110,7 @@ pub(crate) struct Totals {
     wait: Tally,
     service: Tally,
     service_ns: u64,
-    service_square_s2: f64,
+    service_square_ns2: f64,
     thinks: u64,
     think_ns: u64,
 }
@@ -115,7 +121,7 @@ impl Totals {
             wait: Tally::new(),
             service: Tally::new(),
             service_ns: 0,
-            service_square_s2: 0.0,
+            service_square_ns2: 0.0,
             thinks: 0,
             think_ns: 0,
         }
@@ -127,7 +133,7 @@ impl Totals {
         self.wait.add(&meter.wait);
         self.service.add(&meter.service);
         self.service_ns = self.service_ns.saturating_add(read(&meter.service_ns));
-        self.service_square_s2 += f64::from_bits(read(&meter.service_square));
+        self.service_square_ns2 += f64::from_bits(read(&meter.service_square));
         self.thinks += read(&meter.thinks);
         self.think_ns = self.think_ns.saturating_add(read(&meter.think_ns));
     }
@@ -144,7 +150,7 @@ impl Totals {
             operations,
             thinks: self.thinks,
             service_mean_s: mean_s(self.service_ns, operations),
-            service_square_s2: self.service_square_s2 / at_least_one(operations),
+            service_square_s2: self.service_square_ns2 / 1e18 / at_least_one(operations),
             think_mean_s: mean_s(self.think_ns, self.thinks),
         }
     }
@@ -242,11 +248,6 @@ fn upper_bound_ns(index: usize) -> u64 {
 }
 
 #[inline]
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
-#[inline]
 fn raise(writers: Writers, number: &AtomicU64, by: u64) {
     update(writers, number, |value| value.saturating_add(by));
 }
@@ -278,7 +279,7 @@ fn at_least_one(count: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{BUCKETS, Meter, Totals, Writers, bucket, upper_bound_ns};
+    use super::{BUCKETS, Meter, Sample, Totals, Writers, bucket, upper_bound_ns};
     use std::time::Duration;
 
     #[test]
@@ -296,14 +297,10 @@ mod tests {
     #[test]
     fn percentiles_of_known_times_come_out() {
         let meter = Meter::new();
-        for ms in 1..=1000 {
-            let service = Duration::from_millis(ms);
-            meter.record(
-                if ms % 2 == 0 { Writers::One } else { Writers::Many },
-                Duration::ZERO,
-                service,
-                Some(Duration::from_secs(30)),
-            );
+        for ms in 1..=1000_u64 {
+            let writers = if ms.is_multiple_of(2) { Writers::One } else { Writers::Many };
+            let think_ns = Some(30_000_000_000);
+            meter.record(writers, Sample { wait_ns: 0, service_ns: ms * 1_000_000, think_ns });
         }
         let mut totals = Totals::new();
         totals.add(&meter);

@@ -57,6 +57,7 @@ mod clock;
 mod connect;
 mod error;
 mod event;
+mod floor;
 mod lease;
 mod meter;
 mod operation;

@@ -18,6 +18,7 @@ use std::time::Duration;
 use crate::pool::clock::{Stamp, stamp};
 use crate::pool::connect::Connector;
 use crate::pool::error::OperationError;
+use crate::pool::meter::Sample;
 use crate::pool::seat::{Claim, Seat};
 use crate::pool::shared::SharedPool;
 use crate::pool::table::Place;
@@ -34,7 +35,7 @@ pub struct Operation<'l, C: Connector> {
     claim: Claim<'l, C>,
     idle_since: &'l mut Option<Stamp>,
     began: Stamp,
-    waited: Duration,
+    waited_ns: u64,
     verdict: Verdict,
     /// Whether the operation began while a panic was unwinding, in a destructor: then unwinding at
     /// its end says nothing about it.
@@ -100,7 +101,7 @@ impl<'l, C: Connector> Operation<'l, C> {
             claim,
             idle_since,
             began,
-            waited: asked.map_or(Duration::ZERO, |asked| began.since(asked)),
+            waited_ns: asked.map_or(0, |asked| began.nanos_since(asked)),
             verdict: Verdict::Sound,
             began_unwinding: std::thread::panicking(),
         })
@@ -133,7 +134,7 @@ impl<'l, C: Connector> Operation<'l, C> {
     /// How long the session waited for its turn.
     #[must_use]
     pub fn waited(&self) -> Duration {
-        self.waited
+        Duration::from_nanos(self.waited_ns)
     }
 
     /// Everything after the verdict. Called once, by `Drop`.
@@ -141,17 +142,20 @@ impl<'l, C: Connector> Operation<'l, C> {
     fn finish(&mut self) {
         let Target { pool, seat, place } = self.target;
         let ended = stamp();
-        let service = ended.since(self.began);
-        let think = self.idle_since.map(|since| self.began.since(since));
+        let sample = Sample {
+            wait_ns: self.waited_ns,
+            service_ns: ended.nanos_since(self.began),
+            think_ns: self.idle_since.map(|since| self.began.nanos_since(since)),
+        };
         *self.idle_since = Some(ended);
-        pool.record(place, self.waited, service, think);
+        pool.record(place, sample);
         let broken = match self.verdict {
             Verdict::Sound => None,
             Verdict::Condemned => Some((pool.condemn(place), self.claim.take_connection())),
         };
         let held_up = seat.turn.pass();
-        if service > pool.settings().long_running || broken.is_some() {
-            pool.finish_unusual(place, service, held_up, broken);
+        if pool.is_long(sample.service_ns) || broken.is_some() {
+            pool.finish_unusual(place, sample.service_ns, held_up, broken);
         }
     }
 }
@@ -202,7 +206,7 @@ impl<C: Connector> std::fmt::Debug for Operation<'_, C> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Operation")
             .field("connection", &self.target.place.map(|place| place.index))
-            .field("waited", &self.waited)
+            .field("waited", &self.waited())
             .finish_non_exhaustive()
     }
 }

@@ -10,12 +10,12 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use crate::pool::acquire::{Acquire, Acquiring, Driven};
-use crate::pool::clock::{deadline_after, now};
+use crate::pool::clock::{deadline_after, now, prepare};
 use crate::pool::connect::{Cause, Connector};
 use crate::pool::error::{AcquireError, AuthenticateError};
 use crate::pool::event::{LongOperation, PoolEvent};
 use crate::pool::lease::{BorrowedLease, Held, Lease};
-use crate::pool::meter::{Meter, Timings, Totals, Writers};
+use crate::pool::meter::{Meter, Sample, Timings, Totals, Writers};
 use crate::pool::seat::{Claim, Occupant, Seat};
 use crate::pool::settings::{PoolSettings, Sharing};
 use crate::pool::sizing::{Load, Sizing, measured};
@@ -36,6 +36,8 @@ pub struct SharedPool<C: Connector> {
     /// Set once. The slots carry it too; this one is for those who find no slot.
     shut: AtomicBool,
     settings: PoolSettings,
+    /// The setting, where every operation looks.
+    long_running_ns: u64,
     connector: C,
     /// Notified when a waiting session could go on.
     changes: CachePadded<Event>,
@@ -99,6 +101,7 @@ impl<C: Connector> SharedPool<C> {
     /// Makes an empty pool; connections are opened when sessions come.
     #[must_use]
     pub fn new(connector: C, settings: PoolSettings) -> Self {
+        prepare();
         let (max, min) = match settings.sharing() {
             Sharing::Off => (0, 0),
             Sharing::Pooled { max, min } => (max, min),
@@ -108,6 +111,7 @@ impl<C: Connector> SharedPool<C> {
             seats: (0..max).map(|_| Seat::new(Occupant::Nothing)).collect(),
             meters: (0..max).map(|_| Meter::new()).collect(),
             shut: AtomicBool::new(false),
+            long_running_ns: u64::try_from(settings.long_running.as_nanos()).unwrap_or(u64::MAX),
             settings,
             connector,
             changes: CachePadded::new(Event::new()),
@@ -242,6 +246,7 @@ impl<C: Connector> SharedPool<C> {
                     panic = self.close(connection).or(panic);
                 }
                 slot.emptied();
+                self.table.became_available();
             } else if matches!(slot.peek().state(), State::Open | State::Connecting) {
                 report.in_use += 1;
             }
@@ -437,22 +442,20 @@ impl<C: Connector> SharedPool<C> {
         });
         // After the failure: who finds the slot empty has seen it.
         let abandoned = self.driver_claim(place).take();
-        self.table.slot(place.index).emptied();
-        self.changes.notify(usize::MAX);
+        self.emptied(place);
         drop(abandoned);
     }
 
     /// The caller stops driving an attempt.
     pub(crate) fn park_attempt(&self, place: Place) {
         match self.table.slot(place.index).park() {
-            Settled::Done => {}
+            Settled::Done => self.became_available(),
             Settled::Shut => {
                 let abandoned = self.retired_claim(place).take();
-                self.table.slot(place.index).emptied();
+                self.emptied(place);
                 drop(abandoned);
             }
         }
-        self.changes.notify(usize::MAX);
     }
 
     /// The end of an attempt at a connection outside the table.
@@ -495,19 +498,17 @@ impl<C: Connector> SharedPool<C> {
 
     /// Records an operation; the caller has the turn of its connection.
     #[inline]
-    pub(crate) fn record(
-        &self,
-        place: Option<Place>,
-        wait: Duration,
-        service: Duration,
-        think: Option<Duration>,
-    ) {
+    pub(crate) fn record(&self, place: Option<Place>, sample: Sample) {
         match place {
-            Some(place) => {
-                self.meters[place.index].record(Writers::One, wait, service, think);
-            }
-            None => self.own_meter.record(Writers::Many, wait, service, think),
+            Some(place) => self.meters[place.index].record(Writers::One, sample),
+            None => self.own_meter.record(Writers::Many, sample),
         }
+    }
+
+    /// Whether an operation took longer than the long-running mark.
+    #[inline]
+    pub(crate) fn is_long(&self, service_ns: u64) -> bool {
+        service_ns > self.long_running_ns
     }
 
     /// Takes a connection out of the pool; the caller has its turn. Returns how many sessions held
@@ -530,7 +531,7 @@ impl<C: Connector> SharedPool<C> {
     pub(crate) fn finish_unusual(
         &self,
         place: Option<Place>,
-        service: Duration,
+        service_ns: u64,
         held_up: usize,
         broken: Option<(usize, Option<C::Connection>)>,
     ) {
@@ -540,12 +541,12 @@ impl<C: Connector> SharedPool<C> {
         if let Some((sessions, lost)) = broken {
             panic = lost.and_then(|lost| self.close(lost));
             if let Some(place) = place {
-                self.table.slot(place.index).emptied();
-                self.changes.notify(usize::MAX);
+                self.emptied(place);
             }
             events[0] = Some(PoolEvent::Broken { connection, sessions });
         }
-        if service > self.settings.long_running {
+        if self.is_long(service_ns) {
+            let service = Duration::from_nanos(service_ns);
             let long = LongOperation { connection, service, held_up };
             events[1] = Some(PoolEvent::LongOperation(long));
         }
@@ -562,13 +563,13 @@ impl<C: Connector> SharedPool<C> {
         self.table.count_opened();
         match self.table.slot(place.index).opened(usage) {
             Settled::Done => {
-                self.changes.notify(usize::MAX);
+                self.became_available();
                 Driven::Opened
             }
             Settled::Shut => {
                 self.table.count_lost();
                 let panic = claim.take_connection().and_then(|made| self.close(made));
-                self.table.slot(place.index).emptied();
+                self.emptied(place);
                 rethrow(panic);
                 Driven::Shut
             }
@@ -579,9 +580,20 @@ impl<C: Connector> SharedPool<C> {
     #[cold]
     fn close_retired(&self, place: Place) {
         let panic = self.retired_claim(place).take_connection().and_then(|made| self.close(made));
-        self.table.slot(place.index).emptied();
-        self.changes.notify(usize::MAX);
+        self.emptied(place);
         rethrow(panic);
+    }
+
+    /// The caller's slot has nothing in its seat any more: it is free for a new connection.
+    fn emptied(&self, place: Place) {
+        self.table.slot(place.index).emptied();
+        self.became_available();
+    }
+
+    /// A slot changed so that somebody else could go on.
+    fn became_available(&self) {
+        self.table.became_available();
+        self.changes.notify(usize::MAX);
     }
 
     /// Closes a connection; a panic of the connector is given back, so that the caller can put

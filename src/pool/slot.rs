@@ -156,8 +156,8 @@ impl Word {
 #[must_use = "`Retired` must be closed or kept"]
 #[allow(clippy::exhaustive_enums, reason = "inside the crate")]
 pub enum Left {
-    /// Nothing: others use it, or it stays open without a user.
-    Stays,
+    /// Nothing: it stays open, with so many sessions.
+    Stays(u64),
     /// The connection was condemned before; its counts went with it.
     Stale,
     /// The caller was the last one and now owns the connection.
@@ -210,6 +210,14 @@ impl Slot {
     pub fn peek(&self) -> Word {
         // Relaxed: a guess or a statistic; every step below checks it by its exchange.
         Word(self.word.load(Ordering::Relaxed))
+    }
+
+    /// The word, for the second look of a scan that proposed a floor.
+    #[inline]
+    #[must_use]
+    pub fn look_again(&self) -> Word {
+        // SeqCst (F2 of `floor.rs`): this look against the proposal before it.
+        Word(self.word.load(Ordering::SeqCst))
     }
 
     /// Whether the connection of `generation` can still be used by those who hold it.
@@ -305,11 +313,12 @@ impl Slot {
                 if retires { seen.to_state(State::Retiring, 0).0 } else { seen.0 - USAGE_ONE };
             // Forbids that somebody joins between the last one's leaving and the retirement, and
             // that a count is taken off another generation. Release (P2): this session's use of
-            // the connection. Acquire (P2), of use to the one who retires: everybody else's.
-            let order = edge("slot.leave", Ordering::AcqRel, Ordering::Relaxed);
+            // the connection. Acquire (P2), of use to the one who retires: everybody else's. SeqCst
+            // for F2 of `floor.rs`: the leaving session looks at the floor next.
+            let order = edge("slot.leave", Ordering::SeqCst, Ordering::Relaxed);
             match self.word.compare_exchange_weak(seen.0, next, order, Ordering::Relaxed) {
                 Ok(_) if retires => return Left::Retired,
-                Ok(_) => return Left::Stays,
+                Ok(_) => return Left::Stays(Word(next).usage()),
                 Err(now) => seen = Word(now),
             }
         }
@@ -448,8 +457,8 @@ mod tests {
     #[test]
     fn last_one_retires_only_with_a_surplus() {
         let slot = open(2);
-        assert_eq!(slot.leave(0, Surplus::Yes), Left::Stays);
-        assert_eq!(slot.leave(0, Surplus::No), Left::Stays);
+        assert_eq!(slot.leave(0, Surplus::Yes), Left::Stays(1));
+        assert_eq!(slot.leave(0, Surplus::No), Left::Stays(0));
         assert_eq!(slot.peek().rank(), 0);
         assert!(slot.join(slot.peek()));
         assert_eq!(slot.leave(0, Surplus::Yes), Left::Retired);

@@ -12,14 +12,16 @@
 //! | Edge | Release side | Acquire side | Carries | Model |
 //! | --- | --- | --- | --- | --- |
 //! | P1–P4 | | | see `slot.rs` | |
+//! | F1, F2 | | | see `floor.rs` | |
 //!
 //! `open` carries nothing: its value alone decides, and all its changes are read-modify-writes.
 //!
 //! # Source
 //! Siebel shared connection pooling: an unused connection, else a new one while there are fewer
 //! than the maximum, else the one with the lowest usage count. The hint is ours: the connection a
-//! thread used last, if nobody uses it, is as good as any other unused one, and warm.
+//! thread used last, if nobody uses it or none has fewer sessions, is as good as any, and warm.
 
+use crate::pool::floor::Floor;
 use crate::pool::slot::{Left, Settled, Slot, Surplus, Word};
 use crate::sync::{AtomicUsize, CachePadded, Ordering, broken, hint, set_hint, spin};
 
@@ -27,9 +29,16 @@ use crate::sync::{AtomicUsize, CachePadded, Ordering, broken, hint, set_hint, sp
 #[derive(Debug)]
 pub struct Table {
     slots: Box<[CachePadded<Slot>]>,
-    /// Connections that are open and will stay so for all that is decided yet.
-    open: CachePadded<AtomicUsize>,
+    shared: CachePadded<Shared>,
     open_min: usize,
+}
+
+/// What all threads read and few change.
+#[derive(Debug)]
+struct Shared {
+    /// Connections that are open and will stay so for all that is decided yet.
+    open: AtomicUsize,
+    floor: Floor,
 }
 
 /// A connection by slot and generation.
@@ -78,6 +87,8 @@ struct Scan {
     best_index: usize,
     vacant: Option<(usize, Word)>,
     dormant: Option<(usize, Word)>,
+    /// Nothing lower than this is to be found.
+    enough: u64,
 }
 
 impl Table {
@@ -86,7 +97,7 @@ impl Table {
     pub fn new(max: usize, open_min: usize) -> Self {
         Self {
             slots: (0..max).map(|_| CachePadded::new(Slot::new())).collect(),
-            open: CachePadded::new(AtomicUsize::new(0)),
+            shared: CachePadded::new(Shared { open: AtomicUsize::new(0), floor: Floor::new() }),
             open_min,
         }
     }
@@ -113,15 +124,16 @@ impl Table {
         &self.slots[index]
     }
 
-    /// Takes the connection this thread used last, if nobody uses it now.
+    /// Takes the connection this thread used last, if nobody uses it now, or if nobody has fewer
+    /// sessions.
     #[inline]
     #[must_use]
     pub fn join_hinted(&self) -> Option<Place> {
         let index = hint();
         let slot = self.slots.get(index)?;
         let seen = slot.peek();
-        (seen.rank() == 0 && slot.join(seen))
-            .then_some(Place { index, generation: seen.generation() })
+        let lowest = seen.rank() == 0 || self.shared.floor.is_lowest(seen.rank());
+        (lowest && slot.join(seen)).then_some(Place { index, generation: seen.generation() })
     }
 
     /// Finds a connection for a session.
@@ -147,6 +159,7 @@ impl Table {
         // several losers spread out.
         let mut start = 0;
         loop {
+            let floor = self.shared.floor.before_scan();
             let scan = self.scan(start);
             let place = |index, seen: Word| Place { index, generation: seen.generation() };
             let tried = if scan.best.rank() == 0 {
@@ -172,6 +185,7 @@ impl Table {
                 spin();
                 continue;
             } else if Word::rank_is_joinable(scan.best.rank()) {
+                self.raise_floor(floor, scan.best.rank());
                 scan.best_index
             } else if scan.best.state() == crate::pool::slot::State::Open && !scan.best.is_shut() {
                 return Assigned::Full;
@@ -198,36 +212,67 @@ impl Table {
         })
     }
 
-    /// One look at every slot from `start` round, up to an unused open connection. Among equals
-    /// the first seen is chosen.
+    /// One look at every slot from `start` round, up to an unused open connection, or one at
+    /// the floor. Among equals the first seen is chosen.
     #[inline]
     fn scan(&self, start: usize) -> Scan {
         let (before, after) = self.slots.split_at(start);
-        let mut scan = Scan { best: Word::WORST, best_index: 0, vacant: None, dormant: None };
+        let mut scan = Scan {
+            best: Word::WORST,
+            best_index: 0,
+            vacant: None,
+            dormant: None,
+            enough: self.shared.floor.confirmed(),
+        };
         if scan.over(start, after) {
             scan.over(0, before);
         }
         scan
     }
 
+    /// Proposes the lowest usage count of a scan that began at `before` as the floor, and confirms
+    /// it if a second look finds nothing below it.
+    fn raise_floor(&self, before: u64, usage: u64) {
+        let Some(proposal) = self.shared.floor.propose(before, usage) else { return };
+        let below = self.slots.iter().any(|slot| {
+            let seen = slot.look_again();
+            seen.rank() < usage || seen.is_vacant() || seen.is_dormant()
+        });
+        if !below {
+            self.shared.floor.confirm(&proposal);
+        }
+    }
+
+    /// The confirmed floor of usage counts; 0 if there is none.
+    #[must_use]
+    pub fn floor(&self) -> u64 {
+        self.shared.floor.confirmed()
+    }
+
+    /// A slot was opened, emptied or left by its driver: there may be something better now than
+    /// the floor says.
+    pub fn became_available(&self) {
+        self.shared.floor.clear();
+    }
+
     /// A connection was made in a slot: counts it as open, before anybody can use it.
     pub fn count_opened(&self) {
         // Relaxed: only the value counts. Before `opened`, so that a condemnation, which takes one
         // off, can only come later.
-        self.open.fetch_add(1, Ordering::Relaxed);
+        self.shared.open.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A counted connection broke, or its pool was shut down.
     pub fn count_lost(&self) {
         // Relaxed: only the value counts.
-        self.open.fetch_sub(1, Ordering::Relaxed);
+        self.shared.open.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Connections that are open, at some instant during the call.
     #[must_use]
     pub fn open(&self) -> usize {
         // Relaxed: a statistic.
-        self.open.load(Ordering::Relaxed)
+        self.shared.open.load(Ordering::Relaxed)
     }
 
     /// Takes a session off its connection.
@@ -236,13 +281,17 @@ impl Table {
         let slot = &self.slots[place.index];
         // Relaxed: a guess. If it says surplus, `give_up_surplus` decides; if it says none, then
         // another release or a condemnation came before this one.
-        let surplus = if self.open.load(Ordering::Relaxed) > self.open_min {
+        let surplus = if self.shared.open.load(Ordering::Relaxed) > self.open_min {
             Surplus::Yes
         } else {
             Surplus::No
         };
         match slot.leave(place.generation, surplus) {
-            Left::Stays | Left::Stale => Released::Done,
+            Left::Stays(usage) => {
+                self.shared.floor.left(usage);
+                Released::Done
+            }
+            Left::Stale => Released::Done,
             Left::Retired => self.retired(slot),
         }
     }
@@ -258,7 +307,10 @@ impl Table {
             return Released::Close;
         }
         match slot.kept() {
-            Settled::Done => Released::Kept,
+            Settled::Done => {
+                self.became_available();
+                Released::Kept
+            }
             Settled::Shut => {
                 self.count_lost();
                 Released::Close
@@ -270,9 +322,9 @@ impl Table {
     fn give_up_surplus(&self) -> bool {
         // Relaxed throughout: only the value counts. The exchange forbids that two connections
         // leave on one surplus.
-        let mut open = self.open.load(Ordering::Relaxed);
+        let mut open = self.shared.open.load(Ordering::Relaxed);
         while open > self.open_min || broken("table.surplus") {
-            match self.open.compare_exchange_weak(
+            match self.shared.open.compare_exchange_weak(
                 open,
                 open - 1,
                 Ordering::Relaxed,
@@ -294,8 +346,8 @@ enum Attempts {
 }
 
 impl Scan {
-    /// Looks at `slots`, the first of which is number `base`. `false` once an unused open
-    /// connection was found.
+    /// Looks at `slots`, the first of which is number `base`. `false` once nothing lower is to be
+    /// found.
     #[inline]
     fn over(&mut self, base: usize, slots: &[CachePadded<Slot>]) -> bool {
         for (offset, slot) in slots.iter().enumerate() {
@@ -303,7 +355,7 @@ impl Scan {
             if seen.rank() < self.best.rank() {
                 self.best = seen;
                 self.best_index = base + offset;
-                if seen.rank() == 0 {
+                if seen.rank() <= self.enough {
                     return false;
                 }
             }

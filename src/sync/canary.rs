@@ -23,6 +23,17 @@ pub fn fence_edge(name: &str, ordering: Ordering) {
     }
 }
 
+/// Stands between a `SeqCst` exchange of one location and `SeqCst` looks at another, as the edge
+/// `name`. Nothing in a normal build, where these accesses have the total order themselves; loom
+/// takes them as `AcqRel` and needs the fence.
+#[inline(always)]
+pub fn order_edge(name: &str) {
+    #[cfg(loom)]
+    fence_edge(name, Ordering::SeqCst);
+    #[cfg(not(loom))]
+    let _ = name;
+}
+
 /// Whether this is a canary run that broke the edge `name`. Always `false` in a normal build.
 #[cfg(not(loom))]
 #[inline(always)]

@@ -16,7 +16,7 @@ mod queue;
 mod snapshot;
 mod wait;
 
-pub use canary::{broken, edge, fence_edge};
+pub use canary::{broken, edge, fence_edge, order_edge};
 pub use cell::UnsafeCell;
 pub use gate::{Entered, Gate};
 pub use helm::{Helm, Signal};

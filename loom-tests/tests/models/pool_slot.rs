@@ -18,6 +18,9 @@ pub const CANARIES: &[Canary] = &[
     canary("slot.park", "pool_slot::attempt_is_handed_on"),
     canary("slot.take_over", "pool_slot::attempt_is_handed_on"),
     canary("slot.shut", "pool_slot::shutdown_or_the_last_session_closes"),
+    canary("floor.clear", "pool_slot::floor_sees_what_became_available"),
+    canary("floor.second_look", "pool_slot::floor_is_never_too_high"),
+    canary("floor.left", "pool_slot::floor_is_never_too_high"),
     canary("table.choice", "pool_slot::two_sessions_share_evenly"),
     canary("table.surplus", "pool_slot::releases_keep_the_minimum"),
 ];
@@ -82,7 +85,7 @@ fn closed_once() {
                         slot.emptied();
                         1
                     }
-                    Left::Stays => 0,
+                    Left::Stays(_) => 0,
                     Left::Stale => panic!("nobody condemned it"),
                 }
             }
@@ -188,7 +191,7 @@ fn a_condemned_connection_is_never_joined_and_its_counts_are_gone() {
         match joined {
             None => assert_eq!(sessions, 1),
             Some(Left::Stale) => assert_eq!(sessions, 2),
-            Some(Left::Stays) => assert_eq!(sessions, 1),
+            Some(Left::Stays(_)) => assert_eq!(sessions, 1),
             Some(Left::Retired) => panic!("the minimum was not exceeded"),
         }
         assert_eq!((slot.peek().state(), slot.peek().usage()), (State::Retiring, 0));
@@ -207,6 +210,47 @@ fn two_sessions_share_evenly() {
         // Joins only raise counts, so whoever comes second finds the other one lower.
         let usage = [0, 1].map(|index| table.slot(index).peek().usage());
         assert_eq!(usage, [2, 2]);
+    });
+}
+
+#[test]
+fn floor_is_never_too_high() {
+    model("floor_is_never_too_high", || {
+        // Three sessions each: who comes finds three and proposes that; who leaves makes it two.
+        let table = Arc::new(table(2, [3, 3]));
+        let other = Arc::clone(&table);
+        let thread = thread::spawn(move || {
+            assert_eq!(other.release(place(1)), Released::Done);
+        });
+        let joined = table.assign_open();
+        thread.join().unwrap();
+        let usage = [0, 1].map(|index| table.slot(index).peek().usage());
+        assert!(table.floor() <= usage[0].min(usage[1]), "{} of {usage:?}", table.floor());
+        assert!(matches!(joined, Assigned::Joined(_)));
+    });
+}
+
+#[test]
+fn floor_sees_what_became_available() {
+    model("floor_sees_what_became_available", || {
+        let table = Arc::new(Table::new(2, 2));
+        for index in [0, 1] {
+            let slot = table.slot(index);
+            assert!(slot.reserve(slot.peek()));
+        }
+        table.count_opened();
+        assert_eq!(table.slot(0).opened(3), Settled::Done);
+        let other = Arc::clone(&table);
+        let thread = thread::spawn(move || {
+            other.count_opened();
+            assert_eq!(other.slot(1).opened(1), Settled::Done);
+            other.became_available();
+        });
+        let joined = table.assign_open();
+        thread.join().unwrap();
+        let usage = [0, 1].map(|index| table.slot(index).peek().usage());
+        assert!(table.floor() <= usage[0].min(usage[1]), "{} of {usage:?}", table.floor());
+        assert!(matches!(joined, Assigned::Joined(_)));
     });
 }
 
