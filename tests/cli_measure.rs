@@ -50,6 +50,25 @@ fn ping_ends_when_its_broker_does() {
 }
 
 #[test]
+fn interrupted_measurements_sum_up_what_they_have() {
+    let broker = TestBroker::start();
+    let address = broker.address();
+    let ping = Running::start(tidegate(["ping", "--count", "1000000000", "--address", &address]));
+    // The first line of progress: signals are watched by then.
+    ping.line("ping ");
+    ping.any_line("round trips, p50");
+    ping.signal("INT");
+    let text = ping.finish().expect_code(0).text();
+    assert!(text.contains("p99.9"), "{text}");
+    broker.stop();
+    let demo = Running::start(tidegate(["demo", "--seconds", "600", "--rate", "1000"]));
+    demo.any_line("sent ");
+    demo.signal("INT");
+    let text = demo.finish().expect_code(0).text();
+    assert!(text.contains("by the fast consumer"), "{text}");
+}
+
+#[test]
 fn demo_holds_the_slow_consumer_at_its_window_while_the_fast_one_runs_on() {
     let demo = ["demo", "--seconds", "3", "--rate", "5000", "--window", "50", "--slow", "20ms"];
     let text = run(tidegate(demo), b"").expect_code(0).text();

@@ -228,7 +228,8 @@ Examples:
 
 Sends a message over one queue to an echo in this process, which answers over
 another: two passages through the broker per round trip, one at a time. Prints a
-line every second and percentiles at the end, in microseconds.")]
+line every second and percentiles at the end, in microseconds; Ctrl-C ends it
+early with what it has.")]
 pub(super) struct PingArguments {
     #[command(flatten)]
     pub(super) connection: ConnectionArguments,

@@ -18,6 +18,7 @@ use self::report::{Look, Report};
 use self::scene::Scene;
 use super::arguments::DemoArguments;
 use super::failure::Failure;
+use super::interrupt::Interrupt;
 use super::output::Output;
 
 /// How often the broker is asked.
@@ -54,6 +55,7 @@ pub(super) fn run(arguments: &DemoArguments, output: &mut Output) -> Result<(), 
 fn watch(scene: &Scene, arguments: &DemoArguments, output: &mut Output) -> Result<Report, Failure> {
     let mut report = Report::default();
     let live = output.live(Look::ROWS, arguments.seconds);
+    let interrupt = Interrupt::new()?;
     let began = Instant::now();
     let end = began + Duration::from_secs(arguments.seconds);
     let mut before = scene.look()?;
@@ -62,7 +64,7 @@ fn watch(scene: &Scene, arguments: &DemoArguments, output: &mut Output) -> Resul
         scene.wait_until(due.min(end))?;
         let look = scene.look()?;
         report.add(&look);
-        let over = Instant::now() >= end;
+        let over = Instant::now() >= end || interrupt.came();
         if let Some(live) = &live {
             live.show(&look.rows(&before), began.elapsed().as_secs());
         }

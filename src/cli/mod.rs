@@ -10,6 +10,7 @@ mod connect;
 mod demo;
 mod dump;
 mod failure;
+mod interrupt;
 mod output;
 mod ping;
 mod receive;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use super::arguments::PingArguments;
 use super::connect::connect;
 use super::failure::Failure;
+use super::interrupt::Interrupt;
 use super::output::Output;
 use super::round_trip::{RoundTrips, Times};
 
@@ -18,6 +19,7 @@ pub(super) fn run(arguments: &PingArguments, output: &mut Output) -> Result<(), 
     let mut round_trips = RoundTrips::new(connect, arguments.size, arguments.timeout)?;
     output.foreign_line(&format!("ping {address}, {} bytes", arguments.size))?;
     output.flush()?;
+    let interrupt = Interrupt::new()?;
     let mut times = Times::new();
     let began = Instant::now();
     let mut shown = began;
@@ -29,6 +31,9 @@ pub(super) fn run(arguments: &PingArguments, output: &mut Output) -> Result<(), 
                 result = Err(failure);
                 break;
             }
+        }
+        if interrupt.came() {
+            break;
         }
         if shown.elapsed() >= PROGRESS_INTERVAL {
             shown = Instant::now();

@@ -155,16 +155,25 @@ impl Running {
     /// The rest of the next line that begins so.
     #[track_caller]
     pub fn line(&self, beginning: &str) -> String {
+        let found = self.wait_line(beginning, |line| line.starts_with(beginning));
+        found[beginning.len()..].trim().to_owned()
+    }
+
+    /// The next line with these words in it.
+    #[track_caller]
+    pub fn any_line(&self, words: &str) -> String {
+        self.wait_line(words, |line| line.contains(words))
+    }
+
+    #[track_caller]
+    fn wait_line(&self, what: &str, wanted: impl Fn(&str) -> bool) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
             match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(line) => {
-                    if let Some(rest) = line.strip_prefix(beginning) {
-                        return rest.trim().to_owned();
-                    }
-                }
-                Err(RecvTimeoutError::Timeout) => panic!("no line {beginning:?} in time"),
-                Err(RecvTimeoutError::Disconnected) => panic!("it ended without {beginning:?}"),
+                Ok(line) if wanted(&line) => return line,
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) => panic!("no line with {what:?} in time"),
+                Err(RecvTimeoutError::Disconnected) => panic!("it ended without {what:?}"),
             }
         }
     }
