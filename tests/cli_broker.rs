@@ -144,6 +144,14 @@ fn blanks_line_ends_marks_and_units_around_values_do_not_matter() {
 }
 
 #[test]
+fn settings_are_listed_with_what_they_take() {
+    let text = run(tidegate(["broker", "--settings"]), b"").expect_code(0).text();
+    for part in ["\nloops: a number from 1 to 64\n", "destination.messages_max: ", "listen: "] {
+        assert!(text.contains(part), "no {part:?} in {text}");
+    }
+}
+
+#[test]
 fn broken_arguments_are_refused_with_code_2() {
     let cases: &[(&[&str], &str)] = &[
         (&["broker", "--loops", "none"], "1 to 64"),

@@ -76,6 +76,7 @@ Prints one line for each address it listens at, as in
   port mapper 127.0.0.1:7676
   service jms 127.0.0.1:41234
 and then `ready`. Messages, persistent ones too, are kept in memory only.
+--settings lists what can stand in the file.
 SIGINT and SIGTERM stop it in order: clients are told, then it ends with 0.")]
 pub(super) struct BrokerArguments {
     /// Settings file (TOML); what is said on the command line wins
@@ -104,6 +105,10 @@ pub(super) struct BrokerArguments {
     #[arg(long, value_name = "NAME=VALUE")]
     pub(super) set: Vec<String>,
 
+    /// Print the names of all settings and what each takes, and start nothing
+    #[arg(long)]
+    pub(super) settings: bool,
+
     /// What to log to standard error
     #[arg(long, value_name = "LEVEL", value_enum, default_value_t = LogLevel::Warn)]
     pub(super) log: LogLevel,
@@ -131,11 +136,11 @@ A line is a text message without its line end, and must be UTF-8. --whole and
 --file make one bytes message, whatever the bytes are. With --json each line is
 an object such as
   {\"body\": \"hello\", \"properties\": {\"n\": 1}, \"priority\": 9}
-with the fields kind (text, bytes, map, stream, object, plain), body, properties,
-correlation_id, reply_to (\"queue:NAME\" or \"topic:NAME\"), type, priority,
-time_to_live_ms and delivery_mode (persistent, non-persistent). Fields that only
-a received message has are ignored, so that what `receive --json` prints can be
-sent again. Bytes are base64. A number is an int, a long if it does not fit, or
+with the fields kind (text, bytes, map, stream, object, plain), body,
+properties, correlation_id, reply_to (\"queue:NAME\" or \"topic:NAME\"), type,
+priority, time_to_live_ms and delivery_mode (persistent, non-persistent). Those
+that only a received message has are ignored, so that what `receive --json`
+prints can be sent again. Bytes are base64. A number is an int, a long if it does not fit, or
 a double; {\"type\": \"short\", \"value\": 1} names another type.
 
 Prints how many messages were sent once the broker has them all.")]
@@ -166,7 +171,7 @@ pub(super) struct SendArguments {
     #[arg(short, long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     pub(super) timeout: Duration,
 
-    /// Wait until the broker has stored each message (the default)
+    /// Wait until the broker has taken each message on (the default)
     #[arg(long, conflicts_with = "non_persistent")]
     pub(super) persistent: bool,
 

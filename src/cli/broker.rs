@@ -15,6 +15,10 @@ const IMPATIENT: i32 = 130;
 
 /// Serves until SIGINT or SIGTERM.
 pub(super) fn run(arguments: &BrokerArguments, output: &mut Output) -> Result<(), Failure> {
+    if arguments.settings {
+        return BrokerConfig::settings()
+            .try_for_each(|(name, allowed)| output.line(&format!("{name}: {allowed}")));
+    }
     let config = settings(arguments)?;
     log_to_stderr(arguments.log);
     // Before anything listens: a signal that comes early must not be lost.
