@@ -42,7 +42,7 @@ use crate::{
     },
     flow::{Buffer, Resume, Window},
     proto::client::{ClientEnd, ConnectionError, Welcome, read_status, request},
-    sync::{Arc, AtomicBool, AtomicU64, Helm, Inbox, Ordering, Signal, Snapshot},
+    sync::{Arc, AtomicBool, Helm, Inbox, Ordering, Signal, Snapshot},
     wire::{Decoder, Flags, Packet, PacketBuilder, PacketType, Status, limits::PACKET_BYTES_MAX},
 };
 
@@ -67,8 +67,6 @@ pub(super) struct Core {
     lost: AtomicBool,
     reason: Snapshot<Option<ConnectionError>>,
     sessions: Snapshot<Vec<Arc<SessionLink>>>,
-    /// Bursts read so far.
-    pub(super) reads: AtomicU64,
     /// Wakes the housekeeping thread, if it sleeps, to write what is left.
     pub(super) keeper: Signal,
     pub(super) keeper_wanted: AtomicBool,
@@ -107,7 +105,6 @@ impl Core {
             lost: AtomicBool::new(false),
             reason: Snapshot::new(None),
             sessions: Snapshot::new(Vec::new()),
-            reads: AtomicU64::new(0),
             keeper: Signal::new(),
             keeper_wanted: AtomicBool::new(false),
         }
@@ -168,12 +165,6 @@ impl Core {
     /// Reads what is there, if nobody else does: so many bursts at most.
     pub(super) fn poll(&self, bursts: usize) {
         self.helm.try_take(|input| (0..bursts).all(|_| self.read(input, Wait::Poll)));
-    }
-
-    /// Bursts read so far; for idle times.
-    pub(super) fn reads(&self) -> u64 {
-        // Relaxed: a statistic.
-        self.reads.load(Ordering::Relaxed)
     }
 
     /// Whether somebody reads now.

@@ -22,7 +22,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// How long it waits for more after it has written something for a sender.
 const LINGER: Duration = Duration::from_micros(100);
 /// How often it waits for more before it sleeps again.
-const LINGERS: u32 = 20;
+const LINGERS: u32 = 5;
 /// Ticks without reading after which it reads itself.
 const UNREAD_TICKS: u32 = 2;
 /// Bursts that it reads at one time, before somebody who waits may have the helm.
@@ -51,7 +51,7 @@ struct Keeper {
 
 impl Keeper {
     fn new(core: Arc<Core>) -> Self {
-        let (reads, writes) = (core.reads(), core.output.writes());
+        let (reads, writes) = (core.output.reads(), core.output.writes());
         let idle_since = clock::now();
         Self { core, ticks: 0, unread: 0, reads, writes, idle_since, pinged: None }
     }
@@ -92,7 +92,7 @@ impl Keeper {
             self.core.flush_idle_acknowledgements();
         }
         self.core.flush();
-        let (reads, writes) = (self.core.reads(), self.core.output.writes());
+        let (reads, writes) = (self.core.output.reads(), self.core.output.writes());
         let read = reads != self.reads || self.core.is_driven();
         self.unread = if read { 0 } else { self.unread + 1 };
         if self.unread >= UNREAD_TICKS {

@@ -6,9 +6,9 @@
 //! the bytes of many packets go out in one write.
 //!
 //! When to write is a matter of how urgent a packet is, see [`Push`]: an answer that keeps the
-//! other side waiting goes out at once; a message at once if the last write is a little while ago,
-//! else with the next ones; an acknowledgement with whatever comes next, at the latest when the
-//! thread is about to wait.
+//! other side waiting goes out at once; a message at once if something was received since the last
+//! write, or that is a little while ago, else with the next ones; an acknowledgement with whatever
+//! comes next, at the latest when the thread is about to wait.
 //!
 //! # Invariants
 //! - Bytes leave in the order in which their packets entered the gate.
@@ -42,7 +42,8 @@ const BUFFER_BYTES_KEPT: usize = 256 * 1024;
 pub(super) enum Push {
     /// With the next write, at the latest before the thread waits.
     Later,
-    /// Now if the last write is a little while ago, else with the next ones.
+    /// Now if something was received since the last write or that is a little while ago, else with
+    /// the next ones.
     Soon,
     /// Now.
     Now,
@@ -65,6 +66,8 @@ pub(super) struct Output {
     inbox: Inbox<(Bytes, Push)>,
     backlog: AtomicUsize,
     writes: AtomicU64,
+    /// Bursts that were read on the same connection.
+    reads: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -73,18 +76,26 @@ struct Pending {
     /// A large body that follows the buffer.
     body: Bytes,
     last_write: Option<Instant>,
+    /// Bursts that had been read when a message was last written at once.
+    reads: u64,
     failed: Option<io::ErrorKind>,
 }
 
 impl Output {
     pub(super) fn new() -> Self {
-        let pending =
-            Pending { buffer: BytesMut::new(), body: Bytes::new(), last_write: None, failed: None };
+        let pending = Pending {
+            buffer: BytesMut::new(),
+            body: Bytes::new(),
+            last_write: None,
+            reads: 0,
+            failed: None,
+        };
         Self {
             gate: Gate::new(pending),
             inbox: Inbox::new(),
             backlog: AtomicUsize::new(0),
             writes: AtomicU64::new(0),
+            reads: AtomicU64::new(0),
         }
     }
 
@@ -165,6 +176,18 @@ impl Output {
         self.writes.load(Ordering::Relaxed)
     }
 
+    /// Bursts read so far on this connection.
+    pub(super) fn reads(&self) -> u64 {
+        // Relaxed: a statistic.
+        self.reads.load(Ordering::Relaxed)
+    }
+
+    /// Counts a burst that was read.
+    pub(super) fn count_read(&self) {
+        // Relaxed: a statistic.
+        self.reads.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn leave(&self, wire: &Wire, piece: Bytes, push: Push) -> Result<Submitted, io::ErrorKind> {
         self.count(piece.len());
         self.inbox.push((piece, push));
@@ -192,9 +215,14 @@ impl Output {
         outcome: &mut Result<Submitted, io::ErrorKind>,
     ) {
         let push = push.max(pending.take_inbox(&self.inbox));
-        if pending.failed.is_none() && pending.is_due(push) {
+        let reads = self.reads();
+        if pending.failed.is_none() && pending.is_due(push, reads) {
             let before = pending.len();
             pending.write(wire);
+            if push == Push::Soon {
+                // The answer to a pause (Now) is not yet what was sent because of the burst.
+                pending.reads = reads;
+            }
             // Relaxed, both: counts.
             self.backlog.fetch_sub(before - pending.len(), Ordering::Relaxed);
             self.writes.fetch_add(1, Ordering::Relaxed);
@@ -248,7 +276,7 @@ impl Pending {
         }
     }
 
-    fn is_due(&self, push: Push) -> bool {
+    fn is_due(&self, push: Push, reads: u64) -> bool {
         if self.len() == 0 {
             return false;
         }
@@ -256,7 +284,9 @@ impl Pending {
             Push::Now => true,
             Push::Later => self.len() >= WRITE_LATER_BYTES,
             Push::Soon => {
+                // What is sent after something was received is likely to be waited for.
                 self.len() >= WRITE_BYTES
+                    || self.reads != reads
                     || self
                         .last_write
                         .is_none_or(|last| clock::now().saturating_duration_since(last) > SETTLED)

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     flow::{Credit, Resume},
     proto::client::{ClientEnd, ClientEvent, ConnectionError},
-    sync::{Arc, Ordering},
+    sync::Arc,
     wire::{Decoder, Flags, Frame, Packet, PacketType, Status, limits::PACKET_BYTES_MAX},
 };
 
@@ -71,8 +71,7 @@ impl Core {
                 false
             }
             Ok(Some(_)) => {
-                // Relaxed: a statistic.
-                self.reads.fetch_add(1, Ordering::Relaxed);
+                self.output.count_read();
                 let bytes = input.buffer.split().freeze();
                 input.decoder.feed(bytes);
                 if let Err(reason) = self.take_burst(input) {
