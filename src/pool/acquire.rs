@@ -26,7 +26,8 @@ use crate::sync::{EventListener, broken};
 ///
 /// It needs no executor in particular. It has no deadline of its own: bound it with your
 /// executor's, or use the blocking forms. Dropping it loses nothing: an attempt it drove goes on
-/// with the next session.
+/// with the next session. But one that drives an attempt and is neither polled nor dropped holds
+/// that attempt up, and those who wait for it.
 #[must_use = "futures do nothing unless polled"]
 pub struct Acquire<C: Connector, P: Deref<Target = SharedPool<C>>> {
     /// `None` once the future has resolved.

@@ -28,7 +28,8 @@ use crate::pool::turn::{Granted, Waiting};
 ///
 /// Dropping it ends the operation: its times are recorded, [`Connector::is_broken`] is asked, and
 /// the turn goes to the next session. Dropping it while a panic unwinds condemns the connection,
-/// which is then closed and not used again.
+/// which is then closed and not used again. Leaking it (`mem::forget`) keeps the turn for ever;
+/// others then wait until their deadlines.
 #[must_use = "dropping an operation ends it"]
 pub struct Operation<'l, C: Connector> {
     target: Target<'l, C>,
