@@ -179,7 +179,7 @@ impl World {
         let hello = PacketBuilder::new(PacketType::HELLO).int("JMQRBufferSize", metering);
         self.ask(at, hello);
         // One in a few stays without a login.
-        if input.byte().unwrap_or(1) % 8 != 0 {
+        if !input.byte().unwrap_or(1).is_multiple_of(8) {
             let nonce = auth::nonce([7; 16]);
             let response = auth::digest_response(&auth::stored_hash("guest", "guest"), &nonce);
             let body = auth::authenticate_body("guest", &response).unwrap_or_default();
