@@ -5,8 +5,8 @@
 //! thread; nobody waits for another.
 //!
 //! # Invariants
-//! - A reply that was left before a message was dispatched is written before it: messages are
-//!   taken from their queue first, control packets second, and control goes out first.
+//! - A reply that was left before a message was dispatched is written before it: see
+//!   [`Lanes`].
 //! - Consumers leave through the lane, behind the last byte written to them, so what counts as sent
 //!   is final when their destination learns of it.
 
@@ -21,7 +21,7 @@ use crate::{
     flow::{Meter, Taken},
     proto::broker_out::{Outbound, Payload, SLICES_MAX},
     reactor::Transport,
-    sync::{Arc, AtomicBool, AtomicU64, Entered, Gate, Inbox, Ordering},
+    sync::{Arc, AtomicBool, AtomicU64, Lanes, Ordering},
     wire::{
         DecodeError, Packet, PacketType, Status,
         delivery::{Delivery, encode_head},
@@ -99,9 +99,7 @@ enum Control {
 pub(super) struct Output {
     /// The connection's id.
     pub connection_id: i64,
-    control: Inbox<Control>,
-    payload: Inbox<Outgoing>,
-    lane: Gate<Lane>,
+    lanes: Lanes<Control, Outgoing, Lane>,
     writable: AtomicBool,
     /// The last turn that has this on its list; spares looking for it there.
     touched: AtomicU64,
@@ -119,9 +117,7 @@ impl Output {
     pub(super) fn new(connection_id: i64, transport: Arc<dyn Transport>) -> Self {
         Self {
             connection_id,
-            control: Inbox::new(),
-            payload: Inbox::new(),
-            lane: Gate::new(Lane {
+            lanes: Lanes::new(Lane {
                 transport: Some(transport),
                 outbound: Outbound::new(Meter::new(0)),
                 blocked: false,
@@ -135,49 +131,49 @@ impl Output {
 
     /// Leaves a message. Bounded by the consumers' credit.
     pub(super) fn push(&self, outgoing: Outgoing) {
-        self.payload.push(outgoing);
+        self.lanes.push_slow(outgoing);
     }
 
     /// Leaves a reply that has only a status.
     pub(super) fn put_status(&self, reply: PacketType, consumer_id: i64, status: Status) {
-        self.control.push(Control::Status(reply, consumer_id, status));
+        self.lanes.push_fast(Control::Status(reply, consumer_id, status));
     }
 
     /// Leaves a control packet.
     pub(super) fn put_packet(&self, packet: Packet) {
-        self.control.push(Control::Packet(packet));
+        self.lanes.push_fast(Control::Packet(packet));
     }
 
     /// Sets the size of metered batches.
     pub(super) fn set_meter(&self, meter: Meter) {
-        self.control.push(Control::Meter(meter));
+        self.lanes.push_fast(Control::Meter(meter));
     }
 
     /// The client has room for another batch.
     pub(super) fn resume(&self, size: Option<i32>) {
-        self.control.push(Control::Resume(size));
+        self.lanes.push_fast(Control::Resume(size));
     }
 
     /// Gives back what was dispatched for stopped sessions. What is left afterwards, a reply, is
     /// written behind it.
     pub(super) fn recall(&self) {
-        self.control.push(Control::Recall);
+        self.lanes.push_fast(Control::Recall);
     }
 
     /// Takes a consumer away. It must be closed already.
     pub(super) fn leave(&self, consumer: Arc<Consumer>, how: Leave, reply: Option<Packet>) {
         debug_assert!(consumer.is_closed());
-        self.control.push(Control::Leave(consumer, how, reply.map(Box::new)));
+        self.lanes.push_fast(Control::Leave(consumer, how, reply.map(Box::new)));
     }
 
     /// Ends the stream behind what has been left so far.
     pub(super) fn finish(&self) {
-        self.control.push(Control::Finish);
+        self.lanes.push_fast(Control::Finish);
     }
 
     /// Nothing more can be written. Its consumers leave behind this.
     pub(super) fn abort(&self) {
-        self.control.push(Control::Abort);
+        self.lanes.push_fast(Control::Abort);
     }
 
     /// The transport has room again.
@@ -206,20 +202,15 @@ impl Output {
 
     /// Encodes and writes what has been left.
     pub(super) fn flush(self: &Arc<Self>, turn: &mut Turn<'_>) {
-        let entered = self.lane.enter(|lane| {
-            self.run(lane, turn);
-            true
-        });
-        debug_assert_ne!(entered, Entered::More, "a flush does all there is");
+        self.lanes.enter(
+            turn,
+            |lane, outgoing| lane.outbound.stage(outgoing),
+            |lane, control, turn| lane.control(control, turn),
+            |lane, turn| self.write(lane, turn),
+        );
     }
 
-    fn run(&self, lane: &mut Lane, turn: &mut Turn<'_>) {
-        while let Some(outgoing) = self.payload.pop() {
-            lane.outbound.stage(outgoing);
-        }
-        while let Some(control) = self.control.pop() {
-            lane.control(control, turn);
-        }
+    fn write(&self, lane: &mut Lane, turn: &mut Turn<'_>) {
         // Acquire: pairs with `set_writable`.
         if lane.blocked && self.writable.swap(false, Ordering::Acquire) {
             lane.blocked = false;

@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use crate::support::Canary;
 use crate::{
-    buffer, gate, helm, mailbox, pool_shared, pool_slot, pool_turn, snapshot, throttle, window,
+    buffer, gate, helm, lanes, mailbox, pool_shared, pool_slot, pool_turn, snapshot, throttle,
+    window,
 };
 
 /// Every canary: a file of models adds its own table here.
@@ -22,6 +23,7 @@ fn canaries() -> impl Iterator<Item = &'static Canary> {
     [
         gate::CANARIES,
         helm::CANARIES,
+        lanes::CANARIES,
         mailbox::CANARIES,
         snapshot::CANARIES,
         window::CANARIES,

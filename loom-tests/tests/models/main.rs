@@ -5,6 +5,7 @@ mod buffer;
 mod canaries;
 mod gate;
 mod helm;
+mod lanes;
 mod mailbox;
 mod pool_shared;
 mod pool_slot;
