@@ -110,28 +110,39 @@ impl Destination {
         Ok(Self { name: checked_len(name)?, kind, temporary: false, class })
     }
 
-    /// The destination of a received packet's fields; `None` if the name is no text. A class that
-    /// says nothing leaves the kind to a temporary name and then to `fallback`.
+    /// Where a received packet went; `None` if the name is no text. Its flag is what the broker
+    /// went by, so a class that says otherwise is replaced.
     pub(crate) fn from_wire(
+        name: Bytes,
+        class: Option<Bytes>,
+        flagged: DestinationKind,
+    ) -> Option<Self> {
+        let name = plain_text(name)?;
+        let known = class.as_deref().and_then(kind_and_temporary);
+        let temporary = is_temporary(&name, known);
+        let contradicts = known.is_some_and(|(kind, _)| kind != flagged);
+        let class = class
+            .filter(|_| !contradicts)
+            .unwrap_or_else(|| Bytes::from_static(class_of(flagged, temporary)));
+        Some(Self { name, kind: flagged, temporary, class })
+    }
+
+    /// Where a received packet wants its replies; `None` if the name is no text. Its class says
+    /// what it is, else a temporary name does, else it is taken for the same kind as the packet's
+    /// own destination, and its class says so from then on.
+    pub(crate) fn reply_from_wire(
         name: Bytes,
         class: Option<Bytes>,
         fallback: DestinationKind,
     ) -> Option<Self> {
-        let owned = match decode_text(&name)? {
-            Cow::Borrowed(_) => None,
-            Cow::Owned(text) => Some(Bytes::from(text)),
-        };
-        let name = owned.unwrap_or(name);
-        let prefixed = name.strip_prefix(TEMPORARY_PREFIX.as_bytes());
+        let name = plain_text(name)?;
         let known = class.as_deref().and_then(kind_and_temporary);
-        let kind = known.map(|(kind, _)| kind).or_else(|| match prefixed? {
-            [b'q', ..] => Some(DestinationKind::Queue),
-            [b't', ..] => Some(DestinationKind::Topic),
-            _ => None,
-        });
-        let kind = kind.unwrap_or(fallback);
-        let temporary = prefixed.is_some() || known.is_some_and(|(_, temporary)| temporary);
-        let class = class.unwrap_or_else(|| Bytes::from_static(class_of(kind, temporary)));
+        let temporary = is_temporary(&name, known);
+        let told = known.map(|(kind, _)| kind).or_else(|| kind_in_name(&name));
+        let kind = told.unwrap_or(fallback);
+        let class = class
+            .filter(|_| told.is_some())
+            .unwrap_or_else(|| Bytes::from_static(class_of(kind, temporary)));
         Some(Self { name, kind, temporary, class })
     }
 
@@ -248,6 +259,28 @@ fn kind_and_temporary(class: &[u8]) -> Option<(DestinationKind, bool)> {
     })
 }
 
+/// A name from the wire as UTF-8; shared if it is that already.
+fn plain_text(name: Bytes) -> Option<Bytes> {
+    let owned = match decode_text(&name)? {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(text) => Some(Bytes::from(text)),
+    };
+    Some(owned.unwrap_or(name))
+}
+
+fn is_temporary(name: &[u8], class: Option<(DestinationKind, bool)>) -> bool {
+    name.starts_with(TEMPORARY_PREFIX.as_bytes()) || class.is_some_and(|(_, temporary)| temporary)
+}
+
+/// The kind that a temporary destination's name tells.
+fn kind_in_name(name: &[u8]) -> Option<DestinationKind> {
+    match name.strip_prefix(TEMPORARY_PREFIX.as_bytes())? {
+        [b'q', ..] => Some(DestinationKind::Queue),
+        [b't', ..] => Some(DestinationKind::Topic),
+        _ => None,
+    }
+}
+
 fn is_name(name: &str) -> bool {
     let wildcard = |c| matches!(c, '*' | '>');
     let mut chars = name.chars();
@@ -296,20 +329,40 @@ mod tests {
     }
 
     #[test]
-    fn the_class_decides_the_kind_then_the_name_then_the_flag() {
+    fn the_flag_decides_what_a_message_went_to() {
+        let read = |class: Option<&'static str>| {
+            let class = class.map(Bytes::from);
+            Destination::from_wire(Bytes::from("a"), class, DestinationKind::Topic).unwrap()
+        };
+        for (class, kept) in [
+            (None, "com.sun.messaging.BasicTopic"),
+            (Some("com.sun.messaging.Topic"), "com.sun.messaging.Topic"),
+            (Some("com.sun.messaging.BasicQueue"), "com.sun.messaging.BasicTopic"),
+            (Some("org.example.Strange"), "org.example.Strange"),
+        ] {
+            assert_eq!(read(class), Destination::topic("a").unwrap());
+            assert_eq!(read(class).class_name(), kept);
+        }
+        let name = Bytes::from_static(&[0xC3, 0x28]);
+        assert_eq!(Destination::from_wire(name, None, DestinationKind::Queue), None);
+    }
+
+    #[test]
+    fn the_class_decides_where_replies_go_then_the_name_then_the_flag() {
         let read = |name: &'static str, class: Option<&'static str>| {
             let fallback = DestinationKind::Topic;
-            Destination::from_wire(Bytes::from(name), class.map(Bytes::from), fallback).unwrap()
+            Destination::reply_from_wire(Bytes::from(name), class.map(Bytes::from), fallback)
+                .unwrap()
         };
         let basic = read("a", Some("com.sun.messaging.BasicQueue"));
         assert_eq!((basic.kind(), basic.type_bits()), (DestinationKind::Queue, 1));
         let foreign = read("temporary_destination://queue/x/1/1", Some("org.example.Strange"));
         assert_eq!((foreign.kind(), foreign.is_temporary()), (DestinationKind::Queue, true));
         assert_eq!(foreign.class_name(), "org.example.Strange");
-        assert_eq!(read("a", None), Destination::topic("a").unwrap());
-        let none =
-            Destination::from_wire(Bytes::from_static(&[0xC3, 0x28]), None, DestinationKind::Queue);
-        assert_eq!(none, None);
+        // Nothing tells: taken for a topic here, and sent on as one, wherever the message goes.
+        let untold = read("a", Some("org.example.Strange"));
+        assert_eq!(untold, Destination::topic("a").unwrap());
+        assert_eq!(untold.class_name(), "com.sun.messaging.BasicTopic");
     }
 
     #[test]

@@ -141,21 +141,24 @@ impl Message {
             .ok_or(MessageError::NotAMessage { found: header.packet_type })?;
         let variable = packet.variable().map_err(MessageError::Variable)?;
         let share = |bytes: &[u8]| packet.raw().slice_ref(bytes);
-        let fallback = if header.flags.contains(Flags::QUEUE) {
+        let flagged = if header.flags.contains(Flags::QUEUE) {
             DestinationKind::Queue
         } else {
             DestinationKind::Topic
         };
-        let destination = |name: Option<&[u8]>, class: Option<&[u8]>| {
-            Destination::from_wire(share(name?), class.map(share), fallback)
-        };
+        let destination = variable.destination.and_then(|name| {
+            Destination::from_wire(share(name), variable.destination_class.map(share), flagged)
+        });
+        let reply_to = variable.reply_to.and_then(|name| {
+            Destination::reply_from_wire(share(name), variable.reply_to_class.map(share), flagged)
+        });
         Ok(Self {
             kind,
             body: packet.body(),
             compressed: header.flags.contains(Flags::COMPRESSED),
             properties: Table::Wire(share(packet.property_bytes())),
-            destination: destination(variable.destination, variable.destination_class),
-            reply_to: destination(variable.reply_to, variable.reply_to_class),
+            destination,
+            reply_to,
             correlation_id: variable.correlation_id.map(share),
             message_type: variable.message_type.map(share),
             foreign_id: variable.message_id.map(share),
