@@ -1,4 +1,5 @@
 //! Closing and losing a connection: everybody who waits is told, and nothing hangs.
+#![cfg(feature = "client")]
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 #[path = "support/scripted.rs"]

@@ -1,4 +1,5 @@
 //! Receiving: what the application gets, and what the broker is told.
+#![cfg(feature = "client")]
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 #[path = "support/scripted.rs"]
@@ -286,6 +287,8 @@ fn flow(window: i32, threshold: i32, count: i32, prefetch: &str) {
         assert!(got.is_some(), "{window} {threshold} {prefetch}: stalled after {n}");
         assert!(consumer.buffered() <= usize::try_from(wanted).unwrap());
     }
+    // Without prefetch this, and nothing before, asks for one more.
+    assert!(consumer.try_receive().unwrap().is_none());
     connection.close().unwrap();
     broker.join();
 }

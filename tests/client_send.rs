@@ -1,4 +1,5 @@
 //! Sending: what goes out when, and what a send waits for.
+#![cfg(feature = "client")]
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 #[path = "support/scripted.rs"]

@@ -1,5 +1,6 @@
 //! The network may cut the broker's bytes anywhere: the client must not notice. Nor does what a
 //! message carries matter to the others.
+#![cfg(feature = "client")]
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 #[path = "support/scripted.rs"]

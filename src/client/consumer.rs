@@ -158,6 +158,7 @@ impl Consumer {
         let (session, consumer) = self.parts();
         session.check_no_listeners()?;
         loop {
+            session.ask_for_next(consumer);
             if consumer.link.inbox.is_empty() {
                 session.core.flush();
                 session.core.poll(1);
@@ -233,6 +234,7 @@ impl Consumer {
         let (session, consumer) = self.parts();
         session.check_no_listeners()?;
         loop {
+            session.ask_for_next(consumer);
             let signal = &consumer.link.signal;
             match session.core.wait(signal, deadline, || consumer.next(session)) {
                 Ok(Some(Next::Message(packet))) => {
@@ -306,6 +308,13 @@ impl SessionShared {
         Ok(Some(message))
     }
 
+    /// Without prefetch: the application comes for another message, so the broker may send it.
+    pub(super) fn ask_for_next(&self, consumer: &ConsumerShared) {
+        if consumer.link.settle() {
+            self.core.consumed(consumer.id, &consumer.link, 1);
+        }
+    }
+
     /// Counts a message out and reads it; `None` if it has expired. What cannot be handed out is
     /// reported to the broker.
     pub(super) fn open(
@@ -313,7 +322,11 @@ impl SessionShared {
         consumer: &ConsumerShared,
         packet: &Packet,
     ) -> Result<Option<Message>, ReceiveError> {
-        self.core.consumed(consumer.id, &consumer.link, 1);
+        if consumer.link.prefetches() {
+            self.core.consumed(consumer.id, &consumer.link, 1);
+        } else {
+            consumer.link.owe();
+        }
         let header = packet.header();
         let expires = header.expiration != 0 && !consumer.keeps_expired;
         if expires && header.expiration < clock::wall_millis() {

@@ -2,7 +2,7 @@
 
 use super::acks::{Acks, Batch};
 use crate::{
-    flow::{Buffer, Credit, FlowSettings, Window},
+    flow::{Buffer, BufferSettings, Credit, FlowSettings, Window},
     sync::{Arc, AtomicBool, Inbox, Ordering, Signal},
     wire::Packet,
 };
@@ -17,6 +17,9 @@ pub(super) struct ConsumerLink {
     /// The session's: where its threads sleep.
     pub(super) signal: Arc<Signal>,
     flow: FlowSettings,
+    /// Without prefetch: a message was handed out that counts as taken only when the application
+    /// comes for the next one.
+    owed: AtomicBool,
     /// Nobody gets messages from it any more.
     closed: AtomicBool,
     /// Somebody tells the broker that it is closed, or has.
@@ -32,6 +35,7 @@ impl ConsumerLink {
             buffer,
             signal,
             flow,
+            owed: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             deleted: AtomicBool::new(false),
             has_listener: AtomicBool::new(false),
@@ -42,6 +46,24 @@ impl ConsumerLink {
     pub(super) fn agree(&self, agreed: Credit) {
         let resume = self.buffer.set(self.flow.consumer_buffer(agreed));
         debug_assert!(resume.is_none(), "nothing was delivered before the consumer was added");
+    }
+
+    /// Whether the next message may be asked for before the application comes for it.
+    pub(super) fn prefetches(&self) -> bool {
+        // Any window but 1 tells the two apart.
+        self.flow.consumer_buffer(Credit::Limited(2)) != BufferSettings::no_prefetch()
+    }
+
+    /// Notes that a message is to be counted as taken later.
+    pub(super) fn owe(&self) {
+        // Relaxed: the same thread, or one that the application has told, comes for the next one.
+        self.owed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a message is to be counted as taken now; once.
+    pub(super) fn settle(&self) -> bool {
+        // Relaxed: as in `owe`. The look first, as there is hardly ever anything.
+        self.owed.load(Ordering::Relaxed) && self.owed.swap(false, Ordering::Relaxed)
     }
 
     pub(super) fn is_closed(&self) -> bool {

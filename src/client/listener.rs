@@ -62,6 +62,7 @@ fn run(session: &Arc<SessionShared>) {
         let Ok(Some(Some((at, packet)))) = next else { break };
         if let Some(listener) = listeners.get_mut(at) {
             hand_over(session, listener, &packet);
+            session.ask_for_next(&listener.consumer);
         }
         // Release: what the listener did comes before what a closer does next.
         session.running.store(0, Ordering::Release);

@@ -403,6 +403,8 @@ impl SessionShared {
         acks::redeliver(&self.core, &unseen, Seen::No);
         acks::redeliver(&self.core, &self.link.acks.take_all(), Seen::Yes);
         for (consumer, count) in emptied {
+            // The reset counts it, too.
+            let _owed = consumer.link.settle();
             self.core.emptied(consumer.id, &consumer.link, count);
         }
         let start = PacketBuilder::new(PacketType::START).long("JMQSessionID", session);
