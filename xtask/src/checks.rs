@@ -46,6 +46,7 @@ pub fn all() -> Vec<Step> {
         Step { name: "documentation", limit: minutes(10), work: documentation },
         Step { name: "models and canaries", limit: minutes(20), work: models },
         Step { name: "fuzzers", limit: minutes(20), work: fuzzers },
+        Step { name: "examples", limit: minutes(15), work: examples },
         Step { name: "benches, once", limit: minutes(20), work: benches_once },
         Step { name: "README", limit: minutes(15), work: readme::run_commands },
     ]
@@ -208,6 +209,25 @@ fn fuzz(work: &Work<'_>, arguments: &[&str]) -> Command {
     let mut command = work.cargo(["fuzz"]);
     command.args(arguments).env("RUSTC_BOOTSTRAP", "1");
     command
+}
+
+/// Every example, to its end.
+fn examples(work: &mut Work<'_>) -> Result<(), String> {
+    let entries = std::fs::read_dir(work.root.join("examples"))
+        .map_err(|error| format!("cannot read examples/: {error}"))?;
+    let mut names: Vec<String> = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".rs").map(str::to_owned))
+        .collect();
+    names.sort();
+    let mut problems = Vec::new();
+    for name in &names {
+        let mut command = work.cargo(["run", "--all-features", "--example", name]);
+        let result = work.run(&mut command);
+        work.count(result.is_ok());
+        problems.extend(result.err());
+    }
+    if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
 }
 
 fn benches_once(work: &mut Work<'_>) -> Result<(), String> {

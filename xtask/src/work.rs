@@ -130,7 +130,7 @@ impl<'a> Work<'a> {
         if let Some((good, bad)) = test_summary(line) {
             self.passed += good;
             self.failed += bad;
-        } else if line.trim() == "Success" && !line.starts_with("Success") {
+        } else if line.trim() == "Success" {
             // A bench body that ran once.
             self.passed += 1;
         }
