@@ -88,6 +88,29 @@ pub(crate) fn switch(setting: &'static str, value: &str) -> Result<bool, Setting
     }
 }
 
+/// The one of the `known` names that is most like `name`, whatever its case.
+#[cfg(feature = "wire")]
+pub(crate) fn nearest(name: &str, known: impl IntoIterator<Item = &'static str>) -> &'static str {
+    let lower: Vec<char> = name.trim().to_ascii_lowercase().chars().take(64).collect();
+    let like = |known: &&str| distance(&lower, &known.to_ascii_lowercase());
+    known.into_iter().min_by_key(like).unwrap_or_default()
+}
+
+/// How many characters must be put in, taken out or replaced to make one word of the other.
+#[cfg(feature = "wire")]
+fn distance(from: &[char], to: &str) -> usize {
+    let mut row: Vec<usize> = (0..=from.len()).collect();
+    for (at, wanted) in to.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], at + 1);
+        for (column, &have) in from.iter().enumerate() {
+            let replaced = diagonal + usize::from(have != wanted);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[from.len()]
+}
+
 #[cfg(test)]
 mod tests {
     use super::{SettingError, in_range, number, switch};

@@ -14,7 +14,8 @@ use std::{
 use toml::de::{DeTable, DeValue};
 
 use crate::{
-    flow::Credit, proto::broker_in::Authentication, reactor::Idle, wire::limits::PACKET_BYTES_MAX,
+    flow::Credit, proto::broker_in::Authentication, reactor::Idle, setting::nearest,
+    wire::limits::PACKET_BYTES_MAX,
 };
 
 /// A setting that cannot be used.
@@ -276,7 +277,7 @@ impl BrokerConfig {
             return Err(ConfigError::Name {
                 place: place.into(),
                 name: name.into(),
-                nearest: nearest(name),
+                nearest: nearest(name, SETTINGS.iter().map(|setting| setting.name)),
             });
         };
         (setting.apply)(self, value.trim()).ok_or_else(|| ConfigError::Value {
@@ -426,27 +427,6 @@ fn authentication(value: &str) -> Option<Authentication> {
         "basic" => Authentication::Basic,
         _ => return None,
     })
-}
-
-/// The setting whose name is most like this one.
-fn nearest(name: &str) -> &'static str {
-    let distance = |setting: &&Setting| edits(name.trim(), setting.name);
-    SETTINGS.iter().min_by_key(distance).map_or("", |setting| setting.name)
-}
-
-/// How many letters must be added, removed or changed.
-fn edits(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.bytes().enumerate() {
-            let changed = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

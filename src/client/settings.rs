@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     flow::FlowSettings,
-    setting::{SettingError, number, switch},
+    setting::{SettingError, nearest, number, switch},
 };
 
 /// In which order the addresses of a list are tried.
@@ -198,7 +198,7 @@ impl Settings {
                 if !self.flow.set(other, value)? {
                     return Err(ConfigError::Unknown {
                         name: other.chars().take(64).collect(),
-                        nearest: nearest(other),
+                        nearest: nearest(other, NAMES),
                     });
                 }
             }
@@ -257,28 +257,6 @@ fn check_len(setting: &'static str, value: &str) -> Result<(), SettingError> {
     Ok(())
 }
 
-/// The known name that is most like `name`.
-fn nearest(name: &str) -> &'static str {
-    let lower = name.to_ascii_lowercase();
-    let lower: Vec<char> = lower.chars().take(64).collect();
-    let known = NAMES.iter().copied();
-    known.min_by_key(|known| distance(&lower, &known.to_ascii_lowercase())).unwrap_or(NAMES[0])
-}
-
-/// How many characters must be put in, taken out or replaced to make one word of the other.
-fn distance(from: &[char], to: &str) -> usize {
-    let mut row: Vec<usize> = (0..=from.len()).collect();
-    for (at, wanted) in to.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], at + 1);
-        for (column, &have) in from.iter().enumerate() {
-            let replaced = diagonal + usize::from(have != wanted);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[from.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -313,7 +291,7 @@ mod tests {
             ("consumerFlowLimit", "imqConsumerFlowLimit"),
             ("imqPingIntervall", "imqPingInterval"),
         ] {
-            assert_eq!(nearest(wrong), right);
+            assert_eq!(nearest(wrong, NAMES), right);
         }
     }
 
