@@ -1,4 +1,64 @@
 //! Low-latency messaging runtime for servers.
+//!
+//! Four parts that work alone and together. Three are lock-free cores without sockets, threads or
+//! a clock of their own, and all there is with `default-features = false`:
+//!
+//! - [`flow`]: credit for consumers and metering for connections;
+//! - [`pool`]: one set of connections shared by many sessions, assigned by lowest usage count;
+//! - [`throttle`]: concurrency of a channel that backs off while a store reports stress.
+//!
+//! The fourth is messaging over the Open Message Queue wire protocol: `client` and `broker`, on
+//! `message` and `wire`. Both ends are features, on by default.
+//!
+//! # Tour
+//!
+//! **Connect.** A factory knows addresses and settings; a connection has sessions, a session is
+//! the scope of order and acknowledgement. Here the broker is in the same process.
+//!
+#![cfg_attr(all(feature = "client", feature = "broker"), doc = "```")]
+#![cfg_attr(not(all(feature = "client", feature = "broker")), doc = "```ignore")]
+//! use std::time::Duration;
+//!
+//! use tidegate::{
+//!     broker::Broker,
+//!     client::{AcknowledgeMode, ConnectionFactory},
+//!     message::{DeliveryMode, Destination, Message},
+//! };
+//!
+//! let broker = Broker::builder().listen(([127, 0, 0, 1], 0).into()).start()?;
+//! let mut factory = ConnectionFactory::new();
+//! factory.address_list(&format!("mq://{}/jms", broker.port_mapper_address()))?;
+//! let connection = factory.create_connection()?;
+//! let session = connection.create_session(AcknowledgeMode::Client)?;
+//! let queue = Destination::queue("orders")?;
+//!
+//! // Send. A persistent message is answered before `send` returns; a refused one comes back.
+//! let mut producer = session.create_producer(&queue)?;
+//! producer.set_delivery_mode(DeliveryMode::Persistent);
+//! producer.send(Message::text("three apples"))?;
+//!
+//! // Receive. Nothing is delivered before the connection is started.
+//! let consumer = session.create_consumer(&queue)?;
+//! connection.start()?;
+//! let message = consumer.receive_timeout(Duration::from_secs(5))?.expect("it was sent");
+//! assert_eq!(message.body_text()?.as_deref(), Some("three apples"));
+//!
+//! // Acknowledge: all that this session has been given so far. What is not acknowledged when its
+//! // connection ends is delivered again, flagged.
+//! session.acknowledge()?;
+//! connection.close()?;
+//! broker.shutdown();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! **Flow control.** A consumer has a window: the broker sends so many messages ahead, marks the
+//! last one, and sends no more until the client says that there is room. A connection is metered in
+//! batches in the same way, so that control packets get through. A producer has credit from its
+//! destination. A slow consumer therefore holds its window and nothing else.
+//!
+//! **Failure.** An error says what happened, to what, and whether trying again makes sense. A lost
+//! connection ends every wait on it with its reason; the broker puts what it had been given and had
+//! not acknowledged back in its place.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(all(feature = "client", not(loom)))]
