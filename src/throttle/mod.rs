@@ -6,7 +6,7 @@
 //! the first and lowers the second, quiet brings both back, never past what was configured.
 //!
 //! - [`StressMonitor`] watches how long a store's checkpoints take and says stressed or calm.
-//! - [`Throttle`] holds the state of one channel behind one pointer: reading it costs one load.
+//! - [`Throttle`] holds the state of one channel: what a job asks before each message is one load.
 //! - [`JobController`] keeps the channels by name and says which jobs to start, and which leave.
 //! - [`StressPolicy`] and [`ChannelSettings`] are the rules, under their usual names.
 //!
@@ -34,6 +34,7 @@
 
 mod channel;
 mod controller;
+mod digest;
 mod factor;
 mod policy;
 mod state;

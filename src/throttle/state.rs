@@ -121,8 +121,7 @@ impl ThrottleState {
     /// limit; 0 only without a backlog.
     #[must_use]
     pub fn wanted(&self, backlog: u64) -> u32 {
-        let jobs = backlog.div_ceil(u64::from(self.depth));
-        u32::try_from(jobs).map_or(self.job_limit, |jobs| jobs.min(self.job_limit))
+        wanted(backlog, self.depth, self.job_limit)
     }
 
     /// The state after an indication of stress at `now`; `processed` is the channel's count.
@@ -219,6 +218,18 @@ impl ThrottleState {
         let most = self.configured.job_limit();
         (depth, u32::try_from(limit).map_or(most, |limit| limit.min(most)))
     }
+
+    /// This state at another generation, which no test could reach by changes.
+    #[cfg(test)]
+    pub(super) const fn with_generation(self, generation: u64) -> Self {
+        Self { generation, ..self }
+    }
+}
+
+/// Jobs for `backlog` messages: one for each `depth` begun, up to `limit`.
+pub(super) fn wanted(backlog: u64, depth: u32, limit: u32) -> u32 {
+    let jobs = backlog.div_ceil(u64::from(depth));
+    u32::try_from(jobs).map_or(limit, |jobs| jobs.min(limit))
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! `throttle/channel.rs`: the states form one line, whoever changes them at the same time.
+//! `throttle/channel.rs`, `throttle/digest.rs`: the states form one line, whoever changes them at the same time.
 
 use std::time::Duration;
 
 use loom::sync::Arc;
 use loom::thread;
-use tidegate::throttle::{ChannelSettings, Indication, StressPolicy, Throttle};
+use tidegate::throttle::{Admission, ChannelSettings, Indication, StressPolicy, Throttle};
 
 use crate::support::{Canary, Evidence, canary, model};
 
@@ -12,6 +12,10 @@ pub const CANARIES: &[Canary] = &[
     canary("snapshot.update", "throttle::one_indication_of_a_burst_is_heard"),
     canary("snapshot.update", "throttle::every_change_is_made_from_the_current_state"),
     canary("snapshot.exchange", "throttle::a_job_sees_what_led_to_its_generation"),
+    canary("digest.look", "throttle::who_reads_a_new_digest_finds_its_state"),
+    canary("digest.exchange", "throttle::who_reads_a_new_digest_finds_its_state"),
+    canary("digest.first", "throttle::the_digest_never_goes_back_and_ends_at_the_newest_state"),
+    canary("digest.again", "throttle::the_digest_never_goes_back_and_ends_at_the_newest_state"),
 ];
 
 const fn s(seconds: u64) -> Duration {
@@ -93,5 +97,62 @@ fn processed_messages_are_counted_once_each() {
         let late = throttle.tick(s(181));
         assert!(early.is_some() != late.is_some());
         assert_eq!(throttle.state().level(), 0);
+    });
+}
+
+#[test]
+fn who_reads_a_new_digest_finds_its_state() {
+    model("who_reads_a_new_digest_finds_its_state", || {
+        let shared = Arc::new((throttle(), Evidence::new()));
+        let job = Arc::clone(&shared);
+        let thread = thread::spawn(move || {
+            if job.0.wanted(1000) == 5 {
+                assert_eq!(job.0.state().generation(), 1);
+                assert_eq!(job.1.find(), 1);
+                assert_eq!(job.0.admit(0), Admission::Leave);
+            }
+        });
+        shared.1.leave(1);
+        assert!(matches!(shared.0.stress(s(1)), Indication::Raised(_)));
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn a_job_told_to_leave_finds_the_new_state() {
+    model("a_job_told_to_leave_finds_the_new_state", || {
+        let shared = Arc::new(throttle());
+        let job = Arc::clone(&shared);
+        let thread = thread::spawn(move || {
+            if job.admit(0) == Admission::Leave {
+                let generation = job.state().generation();
+                assert_eq!(generation, 1);
+                // Its successor is not sent away by a digest that is still the old one.
+                assert_eq!(job.admit(generation), Admission::GoOn);
+            }
+            if job.state().generation() == 1 {
+                assert_eq!(job.admit(1), Admission::GoOn);
+            }
+        });
+        assert!(matches!(shared.stress(s(1)), Indication::Raised(_)));
+        assert_eq!(shared.admit(0), Admission::Leave);
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn the_digest_never_goes_back_and_ends_at_the_newest_state() {
+    model("the_digest_never_goes_back_and_ends_at_the_newest_state", || {
+        let throttle = Arc::new(throttle());
+        let other = Arc::clone(&throttle);
+        let thread = thread::spawn(move || other.stress(s(0)));
+        if let Indication::Raised(change) = throttle.stress(s(60)) {
+            // The other one was before this, or came to nothing: nothing newer will be.
+            assert_eq!(throttle.wanted(1000), change.after.wanted(1000));
+        }
+        let _indication = thread.join().unwrap();
+        let state = throttle.state();
+        assert_eq!(throttle.wanted(1000), state.wanted(1000));
+        assert_eq!(throttle.admit(state.generation()), Admission::GoOn);
     });
 }
