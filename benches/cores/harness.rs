@@ -25,6 +25,11 @@ pub(crate) struct Goal {
     pub(crate) most_ns: Option<f64>,
 }
 
+impl Goal {
+    /// A row that is only there to be looked at.
+    pub(crate) const NONE: Self = Self { ratio: 0.0, peers: &[], most_ns: None };
+}
+
 /// Nanoseconds per operation, by row, threads and contender.
 type Results = BTreeMap<(usize, usize), Vec<(&'static str, Vec<f64>)>>;
 
@@ -108,7 +113,7 @@ fn verdict(goal: &Goal, threads: usize, contenders: &[(&'static str, Vec<f64>)])
         peers.fold(f64::INFINITY, f64::min) / of(ours)
     };
     let (by_median, by_least) = (ratio(median), ratio(least));
-    if !by_median.is_finite() {
+    if goal.ratio == 0.0 || !by_median.is_finite() {
         return String::new();
     }
     let mut verdict = format!(

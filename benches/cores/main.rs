@@ -2,8 +2,8 @@
 //!
 //! `cargo bench --bench cores` prints criterion's numbers, and at the end a table of ratios with
 //! the goal of each row. `-- --test` runs each body once. One argument filters by name, for
-//! instance `-- shared/1`. Numbers are nanoseconds per operation of one thread, while 1, 2, 4 or 8
-//! threads do the same.
+//! instance `-- shared/1`, or `-- credit --quick`. Numbers are nanoseconds per operation of one
+//! thread, while 1, 2, 4 or 8 threads do the same. `benches/README.md` says what each row measures.
 #![allow(
     missing_docs,
     clippy::unwrap_used,
@@ -23,6 +23,8 @@ fn main() {
     pools::crowded(&mut harness);
     pools::exclusive(&mut harness);
     flow::credit(&mut harness);
+    flow::floor(&mut harness);
     throttle::admit(&mut harness);
+    throttle::admit_beside_a_writer(&mut harness);
     harness.finish();
 }
