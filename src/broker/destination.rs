@@ -381,6 +381,7 @@ impl Destination {
             subscription: key,
             in_flight: InFlight::default(),
             is_ready: false,
+            has_left: false,
         };
         state.subscribers.insert(id, new);
         state.make_ready(id);
@@ -402,7 +403,7 @@ impl Destination {
                 })
                 .collect(),
         };
-        let is_over = subscriber.in_flight.is_empty();
+        subscriber.has_left = true;
         consumer.count_unsettled(subscriber.in_flight.len());
         let key = subscriber.subscription;
         match self.kind {
@@ -417,9 +418,7 @@ impl Destination {
                 }
             }
         }
-        if is_over {
-            state.subscribers.remove(&consumer.id);
-        }
+        state.retire(consumer.id);
         self.publish_consumers(state);
     }
 
@@ -529,6 +528,8 @@ struct Subscriber {
     subscription: i64,
     in_flight: InFlight,
     is_ready: bool,
+    /// The consumer has left; this stays while something of its may still be settled.
+    has_left: bool,
 }
 
 impl State {
@@ -604,6 +605,15 @@ impl State {
         if again {
             self.make_ready(id);
         }
+        self.retire(id);
+    }
+
+    /// Forgets a consumer that has left, once nothing of its is unsettled.
+    fn retire(&mut self, id: i64) {
+        let is_over = |one: &Subscriber| one.has_left && one.in_flight.is_empty();
+        if self.subscribers.get(&id).is_some_and(is_over) {
+            self.subscribers.remove(&id);
+        }
     }
 
     fn forget(&mut self, id: i64, through: u64) {
@@ -611,6 +621,7 @@ impl State {
         let gone = subscriber.in_flight.take_through(through);
         subscriber.consumer.count_unsettled(subscriber.in_flight.len());
         gone.iter().for_each(|entry| self.subtract(entry));
+        self.retire(id);
     }
 
     /// Deals the backlog of one subscription out, one message to each ready consumer in turn.
@@ -691,7 +702,6 @@ fn acknowledge(state: &mut State, blocks: &[u8], kind: AckKind) -> Status {
         let left = subscriber.in_flight.len();
         subscriber.consumer.count_unsettled(left);
         let key = subscriber.subscription;
-        let is_over = left == 0 && subscriber.consumer.is_closed();
         match kind {
             AckKind::Undeliverable => {
                 entry.deliveries += 1;
@@ -703,9 +713,7 @@ fn acknowledge(state: &mut State, blocks: &[u8], kind: AckKind) -> Status {
             }
             AckKind::Consumed | AckKind::CountOnly => state.subtract(&entry),
         }
-        if is_over {
-            state.subscribers.remove(&consumer);
-        }
+        state.retire(consumer);
     }
     status
 }
@@ -718,6 +726,7 @@ fn redeliver(state: &mut State, blocks: &[u8], seen: bool) {
         entry.deliveries += u32::from(seen);
         let key = subscriber.subscription;
         state.restore_all(key, vec![entry]);
+        state.retire(consumer);
     }
 }
 

@@ -278,7 +278,13 @@ impl Lane {
     }
 
     fn write(&mut self, turn: &mut Turn<'_>) -> io::Result<()> {
-        let Some(transport) = &self.transport else { return Ok(()) };
+        let Some(transport) = &self.transport else {
+            // Deliveries know their consumer, which knows this output: kept, they would keep each
+            // other. What is staged goes back once its consumer is closed.
+            self.outbound.drop_encoded();
+            self.outbound.take_stale(|stale| take_back(stale, turn));
+            return Ok(());
+        };
         let mut forgotten: Option<(Arc<Consumer>, u64)> = None;
         while !self.blocked {
             self.outbound.encode_staged(|refused, error| match error {

@@ -104,6 +104,8 @@ struct World {
     /// Messages of queues: accepted, and settled for certain.
     accepted: BTreeSet<MessageId>,
     settled: BTreeSet<MessageId>,
+    /// Acknowledged, and the answer was never read: behind a full socket it may be.
+    unsure: BTreeSet<MessageId>,
     /// Something happened after which messages may be gone for good reasons.
     may_be_gone: bool,
 }
@@ -116,6 +118,7 @@ impl World {
             sequence: 0,
             accepted: BTreeSet::new(),
             settled: BTreeSet::new(),
+            unsure: BTreeSet::new(),
             may_be_gone: false,
         }
     }
@@ -276,6 +279,7 @@ impl World {
         self.may_be_gone |= kind == 2;
         let settled =
             if kind == 0 { chosen.into_iter().map(|(_, id)| id).collect() } else { Vec::new() };
+        self.unsure.extend(settled.iter().copied());
         self.ask_about(at, packet, Asked::Acknowledge(settled));
     }
 
@@ -406,7 +410,10 @@ impl World {
             Some(Asked::Send(id, to_queue)) if ok && to_queue => {
                 self.accepted.insert(id);
             }
-            Some(Asked::Acknowledge(ids)) if ok => self.settled.extend(ids),
+            Some(Asked::Acknowledge(ids)) if ok => {
+                self.unsure.retain(|id| !ids.contains(id));
+                self.settled.extend(ids);
+            }
             // Some of them may have been settled, one was not there.
             Some(Asked::Acknowledge(ids)) if !ids.is_empty() => self.may_be_gone = true,
             _ => {}
@@ -440,9 +447,12 @@ impl World {
         );
         assert!(unique.is_disjoint(&self.settled), "what was settled does not come back");
         if !self.may_be_gone {
-            let mut wanted = self.accepted.difference(&self.settled);
+            let open = |id: &&MessageId| !self.settled.contains(id) && !self.unsure.contains(id);
+            let mut wanted = self.accepted.iter().filter(open);
             assert!(wanted.all(|id| unique.contains(id)), "accepted and not settled is there");
         }
+        // What is left when everybody has gone is what the fuzzer's leak detector looks at.
+        self.desk.lose(self.clients[0].number);
     }
 }
 

@@ -161,6 +161,15 @@ impl<P: Payload> Outbound<P> {
         Ok(())
     }
 
+    /// Drops what is encoded: there is nobody to send it to any more.
+    pub fn drop_encoded(&mut self) {
+        self.pieces = VecDeque::new();
+        self.head = BytesMut::new();
+        self.ends = VecDeque::new();
+        self.sent = self.encoded;
+        self.answer_due = false;
+    }
+
     /// Bytes encoded and not sent.
     pub fn pending(&self) -> usize {
         usize::try_from(self.encoded - self.sent).unwrap_or(usize::MAX)
