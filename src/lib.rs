@@ -118,3 +118,7 @@ pub mod internals {
         };
     }
 }
+
+#[cfg(all(doctest, feature = "client", feature = "broker"))]
+#[doc = include_str!("../README.md")]
+mod readme {}

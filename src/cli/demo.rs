@@ -66,7 +66,7 @@ fn watch(scene: &Scene, arguments: &DemoArguments, output: &mut Output) -> Resul
         report.add(&look);
         let over = Instant::now() >= end || interrupt.came();
         if let Some(live) = &live {
-            live.show(&look.rows(&before), began.elapsed().as_secs());
+            live.show(&look.rows(&before, output.is_narrow()), began.elapsed().as_secs());
         }
         if number.is_multiple_of(LOOKS_PER_LINE) || over {
             if live.is_none() {

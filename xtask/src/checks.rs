@@ -99,7 +99,7 @@ fn lint(work: &mut Work<'_>) -> Result<(), String> {
     tools::ensure_components(work)?;
     let deny = ["--", "-D", "warnings"];
     let mut all = work.cargo(["clippy", "--workspace", "--all-targets", "--all-features"]);
-    let mut cores = work.cargo(["clippy", "--lib", "--no-default-features"]);
+    let mut cores = work.cargo(["clippy", "--all-targets", "--no-default-features"]);
     all.args(deny);
     cores.args(deny);
     every(work, [all, cores])

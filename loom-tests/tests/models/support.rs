@@ -10,8 +10,7 @@ use tidegate::internals::sync::UnsafeCell;
 /// Bounds come from loom's variables (`LOOM_MAX_PREEMPTIONS` and so on).
 pub fn model(name: &str, execution: impl Fn() + Sync + Send + 'static) {
     static STDERR: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    #[allow(clippy::disallowed_types, reason = "a real counter: no part of what is explored")]
-    let executions = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let executions = std::sync::Arc::new(RealCount::new(0));
     let counted = std::sync::Arc::clone(&executions);
     loom::model(move || {
         counted.fetch_add(1, Ordering::Relaxed);
@@ -25,6 +24,10 @@ pub fn model(name: &str, execution: impl Fn() + Sync + Send + 'static) {
     let canary = std::env::var_os("TIDEGATE_CANARY").is_some();
     assert!(canary || executions > 1, "a model with one execution explores nothing");
 }
+
+/// A real counter, which is no part of what is explored.
+#[allow(clippy::disallowed_types, reason = "unmodelled on purpose")]
+pub type RealCount = std::sync::atomic::AtomicUsize;
 
 /// Where a fact is left by one thread for another, protected by nothing but the edge on trial.
 ///

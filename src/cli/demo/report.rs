@@ -31,8 +31,24 @@ impl Look {
     /// Rows of the live display.
     pub(super) const ROWS: usize = 6;
 
-    /// For a display that is drawn over and over.
-    pub(super) fn rows(&self, before: &Self) -> Vec<String> {
+    /// For a display that is drawn over and over, in 60 columns or, `narrow`, in 20.
+    pub(super) fn rows(&self, before: &Self, narrow: bool) -> Vec<String> {
+        if narrow { self.narrow_rows(before) } else { self.wide_rows(before) }
+    }
+
+    fn narrow_rows(&self, before: &Self) -> Vec<String> {
+        let rates = self.rates(before);
+        vec![
+            format!("sent {}/s", rates.sent),
+            format!("fast {}/s", rates.fast),
+            format!("  credit {}", credit(&self.fast)),
+            format!("slow {}/s", rates.slow),
+            format!("  credit {}", credit(&self.slow)),
+            format!("queue {}", self.waiting),
+        ]
+    }
+
+    fn wide_rows(&self, before: &Self) -> Vec<String> {
         let row = |name: &str, rate: u64, total: u64, rest: String| {
             format!("{name:<9} {rate:>8} {total:>9}  {rest}")
         };
