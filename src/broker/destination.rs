@@ -325,7 +325,7 @@ impl Destination {
     fn produce(
         &self,
         state: &mut State,
-        message: Arc<Stored>,
+        mut message: Arc<Stored>,
         reply: Option<&Reply>,
         turn: &mut Turn<'_>,
     ) {
@@ -337,6 +337,12 @@ impl Destination {
                 reply.refuse(status, &reason, turn);
             }
             return;
+        }
+        if state.somebody_is_late()
+            && let Some(message) = Arc::get_mut(&mut message)
+        {
+            // It will stay for a while, and must not keep a whole read buffer with it.
+            message.packet.unshare();
         }
         state.add(&message, self.kind);
         if let Some(reply) = reply {
@@ -562,6 +568,11 @@ impl State {
                 }
             }
         }
+    }
+
+    /// Whether what arrives now must wait for somebody.
+    fn somebody_is_late(&self) -> bool {
+        self.subscriptions.values().any(|one| one.ready.is_empty())
     }
 
     fn subtract(&mut self, entry: &Entry) {

@@ -4,6 +4,9 @@ use bytes::Bytes;
 
 use super::{DecodeError, Flags, HEADER_LEN, Header, PropertyError, PropertyTable, VariableHeader};
 
+/// Packets up to this size are copied by [`Packet::unshare`].
+const UNSHARED_BYTES_MAX: usize = 64 * 1024;
+
 /// One packet of the protocol.
 ///
 /// Shape: the decoded header and the whole packet's bytes; sections are slices of them, so a body
@@ -47,6 +50,14 @@ impl Packet {
     pub fn without_flags(mut self, flags: Flags) -> Self {
         self.header.flags = self.header.flags.without(flags);
         self
+    }
+
+    /// Moves the packet into memory of its own, so that it no longer holds on to the buffer it was
+    /// read into. Large packets fill most of what they hold and stay.
+    pub fn unshare(&mut self) {
+        if self.bytes.len() <= UNSHARED_BYTES_MAX {
+            self.bytes = Bytes::copy_from_slice(&self.bytes);
+        }
     }
 
     /// The whole packet's bytes.
@@ -108,5 +119,24 @@ impl Packet {
     fn body_offset(&self) -> usize {
         // The header was checked: the sum lies within the packet.
         self.property_offset() + self.header.property_size as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::Packet;
+    use crate::wire::{PacketBuilder, PacketType};
+
+    #[test]
+    fn an_unshared_packet_is_the_same_elsewhere() {
+        let one = PacketBuilder::new(PacketType::TEXT_MESSAGE).int("n", 7).body("body").finish();
+        let buffer = Bytes::from(one.raw().repeat(2));
+        let mut packet = Packet::decode(buffer.slice(..one.raw().len())).unwrap();
+        assert_eq!(packet.raw().as_ptr(), buffer.as_ptr(), "read in place");
+        packet.unshare();
+        assert_ne!(packet.raw().as_ptr(), buffer.as_ptr());
+        assert_eq!((packet.raw(), packet.body()), (one.raw(), one.body()));
     }
 }
