@@ -10,7 +10,7 @@
 //! None of them guards other data, so all are relaxed: what must be seen in order travels through
 //! the queues and gates of connection and destination, whose edges order these words as well.
 
-use std::fmt;
+use std::ops::Deref;
 
 use crate::{
     flow::{Credit, Taken, Window},
@@ -68,24 +68,31 @@ const fn is_running(epoch: u32) -> bool {
     epoch.is_multiple_of(2)
 }
 
-/// One consumer.
-pub(super) struct Consumer {
+/// What a consumer is.
+#[derive(Debug)]
+pub(super) struct ConsumerParts {
     /// Its id, unique in the broker.
-    pub id: i64,
+    pub(super) id: i64,
     /// Its connection's id.
-    pub connection_id: i64,
+    pub(super) connection_id: i64,
     /// Its destination.
-    pub destination: Arc<Destination>,
+    pub(super) destination: Arc<Destination>,
     /// Its connection's output.
-    pub output: Arc<Output>,
+    pub(super) output: Arc<Output>,
     /// Its session.
-    pub session: Arc<SessionState>,
+    pub(super) session: Arc<SessionState>,
     /// Messages are forgotten when they are sent.
-    pub forgets: bool,
+    pub(super) forgets: bool,
     /// It does not get what its own connection produced.
-    pub no_local: bool,
+    pub(super) no_local: bool,
     /// Prefetch agreed on.
-    pub prefetch: Credit,
+    pub(super) prefetch: Credit,
+}
+
+/// One consumer: what it is, and how far it has come.
+#[derive(Debug)]
+pub(super) struct Consumer {
+    parts: ConsumerParts,
     window: Window,
     closed: AtomicBool,
     sent: AtomicU64,
@@ -94,62 +101,20 @@ pub(super) struct Consumer {
     unsettled: AtomicU64,
 }
 
-impl fmt::Debug for Consumer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Destination and output know their consumers; printing them here would not end.
-        f.debug_struct("Consumer")
-            .field("id", &self.id)
-            .field("connection_id", &self.connection_id)
-            .field("prefetch", &self.prefetch)
-            .field("window", &self.window)
-            .finish_non_exhaustive()
-    }
-}
+impl Deref for Consumer {
+    type Target = ConsumerParts;
 
-/// What a consumer is made of.
-#[derive(Debug)]
-pub(super) struct ConsumerParts {
-    /// See [`Consumer`].
-    pub id: i64,
-    /// See [`Consumer`].
-    pub connection_id: i64,
-    /// See [`Consumer`].
-    pub destination: Arc<Destination>,
-    /// See [`Consumer`].
-    pub output: Arc<Output>,
-    /// See [`Consumer`].
-    pub session: Arc<SessionState>,
-    /// See [`Consumer`].
-    pub forgets: bool,
-    /// See [`Consumer`].
-    pub no_local: bool,
-    /// See [`Consumer`].
-    pub prefetch: Credit,
+    fn deref(&self) -> &ConsumerParts {
+        &self.parts
+    }
 }
 
 impl Consumer {
     /// A consumer with its whole prefetch as credit.
     pub(super) fn new(parts: ConsumerParts) -> Self {
-        let ConsumerParts {
-            id,
-            connection_id,
-            destination,
-            output,
-            session,
-            forgets,
-            no_local,
-            prefetch,
-        } = parts;
         Self {
-            id,
-            connection_id,
-            destination,
-            output,
-            session,
-            forgets,
-            no_local,
-            prefetch,
-            window: Window::new(on_the_way(prefetch)),
+            window: Window::new(on_the_way(parts.prefetch)),
+            parts,
             closed: AtomicBool::new(false),
             sent: AtomicU64::new(0),
             dispatched: AtomicU64::new(0),

@@ -127,7 +127,7 @@ impl Connection {
         self.core().lost()
     }
 
-    /// The broker's version, as it says.
+    /// The version the broker names: that of the product whose protocol it speaks.
     #[must_use]
     pub fn broker_version(&self) -> &str {
         &self.core().welcome.version

@@ -27,6 +27,10 @@ use crate::wire::{
 /// Highest protocol level spoken.
 pub const PROTOCOL_LEVEL: i32 = 500;
 
+/// The product version a broker of this level has. Clients may compare it with their own needs, so
+/// it names the reference's, not ours.
+const PRODUCT_VERSION: &str = "6.10.0";
+
 /// Level of a client that says none.
 const LEVEL_UNSAID: i32 = 100;
 
@@ -425,7 +429,7 @@ impl Inbound {
             .with(Status::OK)
             .long("JMQConnectionID", greeting.connection_id)
             .int("JMQProtocolLevel", wish.level)
-            .string("JMQVersion", env!("CARGO_PKG_VERSION"))
+            .string("JMQVersion", PRODUCT_VERSION)
             .string("JMQService", &greeting.service)
             .long("JMQBrokerSessionID", greeting.broker_session)
             .boolean("JMQHA", false)
