@@ -21,8 +21,9 @@ use crate::{
 };
 
 use super::{
+    command::{AckReply, Command, Joint, Leave, Reply},
     consumer::{Consumer, ConsumerParts, SessionState},
-    destination::{AckReply, Command, Destination, Joint, Kind, Leave, Reply, STORED_CLEAR},
+    destination::{Destination, Kind, STORED_CLEAR},
     limits::{DESTINATION_NAME_BYTES_MAX, PER_CONNECTION_MAX, UNIQUE_IDS_MAX},
     output::Output,
     shared::Shared,

@@ -17,12 +17,14 @@
 
 mod accounts;
 mod backlog;
+mod command;
 mod config;
 mod connection;
 mod consumer;
 #[cfg(any(test, feature = "unstable-internals"))]
 pub(crate) mod desk;
 mod destination;
+mod dispatch;
 mod ids;
 mod in_flight;
 mod limits;
@@ -38,9 +40,8 @@ mod turn;
 
 pub use accounts::AccountsError;
 pub use config::{BrokerConfig, ConfigError, DestinationLimits};
-pub use destination::Kind as DestinationKind;
 pub use start::{
     Broker, BrokerBuilder, BrokerSnapshot, ConsumerSnapshot, DestinationSnapshot, StartError,
 };
 
-pub use crate::{proto::broker_in::Authentication, reactor::Idle};
+pub use crate::{message::DestinationKind, proto::broker_in::Authentication, reactor::Idle};

@@ -29,8 +29,8 @@ use crate::{
 };
 
 use super::{
+    command::{Command, Leave},
     consumer::Consumer,
-    destination::{Command, Leave},
     limits::OUTPUT_BYTES_MAX,
     stored::Stored,
     turn::Turn,

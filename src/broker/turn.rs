@@ -8,12 +8,7 @@ use crate::{
     wire::PacketBuilder,
 };
 
-use super::{
-    destination::{Command, Destination},
-    ids::Ids,
-    output::Output,
-    stats::Stats,
-};
+use super::{command::Command, destination::Destination, ids::Ids, output::Output, stats::Stats};
 
 /// Empty vectors kept for the next bursts.
 const SPARE_MAX: usize = 64;

@@ -73,6 +73,8 @@ pub struct Record {
     pub begun: AtomicUsize,
     pub opened: AtomicUsize,
     pub closed: AtomicUsize,
+    /// Open now. A count of its own: two counts read one after the other belong to no one time.
+    live: AtomicUsize,
     pub live_max: AtomicUsize,
     /// Rows of all committed transactions.
     pub table: Mutex<Vec<u64>>,
@@ -84,9 +86,7 @@ pub struct Record {
 
 impl Record {
     pub fn live(&self) -> usize {
-        // Closed first: what is opened in between only makes the difference larger.
-        let closed = self.closed.load(Ordering::SeqCst);
-        self.opened.load(Ordering::SeqCst) - closed
+        self.live.load(Ordering::SeqCst)
     }
 
     pub fn next(&self, plan: Plan) {
@@ -136,7 +136,8 @@ pub struct Connection {
 impl Connection {
     pub fn new(record: &Arc<Record>) -> Self {
         let number = record.opened.fetch_add(1, Ordering::SeqCst) + 1;
-        record.live_max.fetch_max(record.live(), Ordering::SeqCst);
+        let live = record.live.fetch_add(1, Ordering::SeqCst) + 1;
+        record.live_max.fetch_max(live, Ordering::SeqCst);
         Self { number, broken: false, inside: 0, transaction: None, record: Arc::clone(record) }
     }
 
@@ -201,6 +202,7 @@ impl Connector for Fake {
 
     fn close(&self, connection: Connection) {
         drop(connection);
+        self.record.live.fetch_sub(1, Ordering::SeqCst);
         self.record.closed.fetch_add(1, Ordering::SeqCst);
         if take_one(&self.record.panic_in_close) {
             panic!("planned");
