@@ -188,6 +188,8 @@ fn relay_rate(messages: u64) -> f64 {
 fn connect(broker: &Broker) -> Connection {
     let mut factory = ConnectionFactory::new();
     factory.address_list(&format!("mqtcp://{}/jms", broker.jms_address())).unwrap();
+    // The window of today's client runtimes; that of version 3.5 holds 100.
+    factory.consumer_flow_limit(1000).unwrap();
     let connection = factory.create_connection().unwrap();
     connection.start().unwrap();
     connection
