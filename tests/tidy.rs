@@ -172,18 +172,7 @@ fn nothing_is_left_unfinished() {
 #[test]
 fn nothing_points_outside_the_project() {
     // In pieces, so that this file does not find itself.
-    let words: Vec<String> = [
-        ["/wo", "rk/"],
-        ["/ro", "ot/"],
-        ["/tmp/", "wt"],
-        ["/ho", "me/"],
-        ["design", ".md"],
-        ["protocol", ".md"],
-        ["style", ".md"],
-        ["cases", ".md"],
-    ]
-    .map(|pair| pair.concat())
-    .to_vec();
+    let words = [["/ro", "ot/"], ["/ho", "me/"], ["/tm", "p/"]].map(|pair| pair.concat());
     let mut problems = Problems::default();
     for file in rust_files(ALL).into_iter().chain(prose_files()) {
         for (index, text) in file.text.lines().enumerate() {
