@@ -122,6 +122,7 @@ pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
             return found;
         }
         assert!(Instant::now() < deadline, "{what} did not come within {PATIENCE:?}");
+        // What another process does wakes nobody here; a pause between looks leaves it the core.
         thread::sleep(Duration::from_millis(5));
     }
 }
