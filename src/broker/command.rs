@@ -3,6 +3,8 @@
 //! Commands are left in a destination's inbox by whoever has something for it; whoever is inside
 //! its gate carries them out.
 
+use std::fmt;
+
 use bytes::Bytes;
 
 use crate::{
@@ -12,7 +14,10 @@ use crate::{
     wire::{MessageId, Status},
 };
 
-use super::{consumer::Consumer, output::Output, stored::Stored, turn::Turn};
+use super::{
+    consumer::Consumer, destination::Destination, dispatch::State, output::Output, stored::Stored,
+    turn::Turn,
+};
 
 /// Where a reply goes whose request a destination carries out.
 #[derive(Debug, Clone)]
@@ -164,4 +169,31 @@ pub(super) enum Command {
     },
     /// The destination is no more.
     Destroy,
+    /// Something that is asked for seldom.
+    Rare(Rare),
+}
+
+/// Work that runs behind a destination's gate, in its turn with everything else.
+pub(super) struct Rare(Box<RareWork>);
+
+type RareWork = dyn FnOnce(&Arc<Destination>, &mut State, &mut Turn<'_>) + Send + Sync;
+
+impl Rare {
+    /// The command that does this.
+    pub(super) fn command(
+        work: impl FnOnce(&Arc<Destination>, &mut State, &mut Turn<'_>) + Send + Sync + 'static,
+    ) -> Command {
+        Command::Rare(Self(Box::new(work)))
+    }
+
+    /// Does it.
+    pub(super) fn run(self, at: &Arc<Destination>, state: &mut State, turn: &mut Turn<'_>) {
+        (self.0)(at, state, turn);
+    }
+}
+
+impl fmt::Debug for Rare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Rare")
+    }
 }

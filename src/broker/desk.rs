@@ -117,11 +117,11 @@ impl Desk {
     /// Bytes arrive from a client; one turn.
     pub fn receive(&mut self, client: usize, bytes: Bytes) {
         let Self { shared, carry, clients, wall_ms } = self;
-        let mut turn = Turn::new(*wall_ms, &shared.ids, &shared.stats, carry);
+        let mut turn = Turn::new(*wall_ms, shared, carry);
         if let Some(Some(open)) = clients.get_mut(client)
-            && open.connection.receive(bytes, shared, &mut turn) == Fate::Closing
+            && open.connection.receive(bytes, &mut turn) == Fate::Closing
         {
-            open.connection.end(false, shared, &mut turn);
+            open.connection.end(false, &mut turn);
         }
         turn.finish();
         self.settle();
@@ -130,9 +130,9 @@ impl Desk {
     /// A client's connection breaks.
     pub fn lose(&mut self, client: usize) {
         let Self { shared, carry, clients, wall_ms } = self;
-        let mut turn = Turn::new(*wall_ms, &shared.ids, &shared.stats, carry);
+        let mut turn = Turn::new(*wall_ms, shared, carry);
         if let Some(mut gone) = clients.get_mut(client).and_then(Option::take) {
-            gone.connection.end(true, shared, &mut turn);
+            gone.connection.end(true, &mut turn);
         }
         turn.finish();
         self.settle();
@@ -141,7 +141,7 @@ impl Desk {
     /// A client's socket takes so many more bytes; one turn.
     pub fn set_room(&mut self, client: usize, room: usize) {
         let Self { shared, carry, clients, wall_ms } = self;
-        let mut turn = Turn::new(*wall_ms, &shared.ids, &shared.stats, carry);
+        let mut turn = Turn::new(*wall_ms, shared, carry);
         if let Some(Some(open)) = clients.get_mut(client) {
             open.pipe.room.store(room, Ordering::Relaxed);
             open.connection.output().set_writable();
@@ -182,7 +182,7 @@ impl Desk {
     fn settle(&mut self) {
         while self.carry.has_work() {
             let Self { shared, carry, wall_ms, .. } = self;
-            Turn::new(*wall_ms, &shared.ids, &shared.stats, carry).finish();
+            Turn::new(*wall_ms, shared, carry).finish();
         }
     }
 }

@@ -107,7 +107,7 @@ impl Destination {
     }
 
     /// One run: commands, then deliveries, up to the bound. `false` if some are left.
-    fn run(&self, state: &mut State, turn: &mut Turn<'_>) -> bool {
+    fn run(self: &Arc<Self>, state: &mut State, turn: &mut Turn<'_>) -> bool {
         let mut work = WORK_MAX;
         let mut ran_out = false;
         while !ran_out {
@@ -127,7 +127,7 @@ impl Destination {
         all_sent && !ran_out
     }
 
-    fn execute(&self, state: &mut State, command: Command, turn: &mut Turn<'_>) {
+    fn execute(self: &Arc<Self>, state: &mut State, command: Command, turn: &mut Turn<'_>) {
         match command {
             Command::Produce { message, reply, credit } => {
                 self.produce(state, message, reply.as_ref(), turn);
@@ -150,6 +150,7 @@ impl Destination {
                     State { destroyed: true, next_order: state.next_order, ..State::default() };
                 self.consumers.publish(Vec::new());
             }
+            Command::Rare(rare) => rare.run(self, state, turn),
         }
     }
 

@@ -250,7 +250,7 @@ impl Lane {
     fn control(&mut self, control: Control, turn: &mut Turn<'_>) {
         match control {
             Control::Status(reply, consumer_id, status) => {
-                let stamp = turn.ids.stamp(turn.wall_ms);
+                let stamp = turn.stamp();
                 self.outbound.put_status(reply, consumer_id, status, stamp);
             }
             Control::Packet(packet) => self.outbound.put_control(packet.raw()),

@@ -204,7 +204,7 @@ impl Server {
     fn read(&mut self, io: &mut Io, key: Key) {
         let Self { shared, peers, carry, buffer, unread, .. } = self;
         let Some(Peer::Client(client)) = peers.get_mut(key) else { return };
-        let mut turn = Turn::new(io.wall_ms(), &shared.ids, &shared.stats, carry);
+        let mut turn = Turn::new(io.wall_ms(), shared, carry);
         let mut budget = TURN_BYTES_MAX;
         let lost = loop {
             match buffer.read(&*client.transport) {
@@ -213,11 +213,11 @@ impl Server {
                     client.last_heard = io.now();
                     client.pings = 0;
                     let end = !client.closing
-                        && client.connection.receive(bytes, shared, &mut turn) == Fate::Closing;
+                        && client.connection.receive(bytes, &mut turn) == Fate::Closing;
                     turn.hand_in();
                     if end {
                         client.closing = true;
-                        client.connection.end(false, shared, &mut turn);
+                        client.connection.end(false, &mut turn);
                         io.set_deadline(key, CLOSE_TIMEOUT);
                     }
                     if !(may_have_more || client.read_to_end) {
@@ -241,8 +241,8 @@ impl Server {
     fn drop_client(&mut self, io: &Io, key: Key) {
         let Some(Peer::Client(mut client)) = self.peers.remove(key) else { return };
         let Self { shared, carry, .. } = self;
-        let mut turn = Turn::new(io.wall_ms(), &shared.ids, &shared.stats, carry);
-        client.connection.end(true, shared, &mut turn);
+        let mut turn = Turn::new(io.wall_ms(), shared, carry);
+        client.connection.end(true, &mut turn);
         // Count it out only when what it had is back in its place.
         turn.finish();
         shared.stats.disconnected();
@@ -256,7 +256,7 @@ impl Server {
         if client.closing {
             return self.drop_client(io, key);
         }
-        let mut turn = Turn::new(io.wall_ms(), &shared.ids, &shared.stats, carry);
+        let mut turn = Turn::new(io.wall_ms(), shared, carry);
         if !client.connection.is_logged_in() {
             tracing::info!(
                 seconds = shared.config.login_timeout.as_secs(),
@@ -286,9 +286,9 @@ impl Server {
             return;
         }
         client.closing = true;
-        let mut turn = Turn::new(io.wall_ms(), &shared.ids, &shared.stats, carry);
+        let mut turn = Turn::new(io.wall_ms(), shared, carry);
         client.connection.output().finish();
-        client.connection.end(false, shared, &mut turn);
+        client.connection.end(false, &mut turn);
         io.set_deadline(key, CLOSE_TIMEOUT);
     }
 
@@ -298,7 +298,7 @@ impl Server {
             let Self { shared, peers, carry, .. } = &mut *self;
             match peers.get_mut(key) {
                 Some(Peer::Client(client)) => {
-                    let mut turn = Turn::new(io.wall_ms(), &shared.ids, &shared.stats, carry);
+                    let mut turn = Turn::new(io.wall_ms(), shared, carry);
                     client.connection.say_goodbye(
                         Goodbye::Shutdown,
                         "the broker shuts down",
@@ -354,7 +354,7 @@ impl Handler for Server {
             Some(Peer::Client(client)) => {
                 client.read_to_end |= readiness.closed;
                 if readiness.writable {
-                    let mut turn = Turn::new(io.wall_ms(), &shared.ids, &shared.stats, carry);
+                    let mut turn = Turn::new(io.wall_ms(), shared, carry);
                     let output = client.connection.output();
                     output.set_writable();
                     turn.touch_output(output);
@@ -387,7 +387,7 @@ impl Handler for Server {
 
     fn end_turn(&mut self, io: &mut Io) -> Next {
         let Self { shared, carry, .. } = &mut *self;
-        Turn::new(io.wall_ms(), &shared.ids, &shared.stats, carry).finish();
+        Turn::new(io.wall_ms(), shared, carry).finish();
         if self.reap(io) {
             return Next::Stop;
         }

@@ -5,10 +5,10 @@
 
 use crate::{
     sync::{Arc, Entered},
-    wire::PacketBuilder,
+    wire::{MessageId, PacketBuilder},
 };
 
-use super::{command::Command, destination::Destination, ids::Ids, output::Output, stats::Stats};
+use super::{command::Command, destination::Destination, output::Output, shared::Shared};
 
 /// Empty vectors kept for the next bursts.
 const SPARE_MAX: usize = 64;
@@ -48,16 +48,15 @@ impl Carry {
 pub(super) struct Turn<'a> {
     /// The wall clock, in milliseconds since 1970.
     pub wall_ms: i64,
-    /// Makes ids and stamps.
-    pub ids: &'a Ids,
-    stats: &'a Stats,
+    /// What all loops share.
+    pub shared: &'a Shared,
     carry: &'a mut Carry,
 }
 
 impl<'a> Turn<'a> {
     /// A view of the turn that is going on; the last one of a turn calls [`finish`](Self::finish).
-    pub(super) fn new(wall_ms: i64, ids: &'a Ids, stats: &'a Stats, carry: &'a mut Carry) -> Self {
-        Self { wall_ms, ids, stats, carry }
+    pub(super) const fn new(wall_ms: i64, shared: &'a Shared, carry: &'a mut Carry) -> Self {
+        Self { wall_ms, shared, carry }
     }
 
     /// Adds a command to this turn's burst for a destination.
@@ -105,9 +104,19 @@ impl<'a> Turn<'a> {
         }
     }
 
+    /// A new id.
+    pub(super) fn next_id(&self) -> i64 {
+        self.shared.ids.next_id()
+    }
+
+    /// The id of a packet that is written now.
+    pub(super) fn stamp(&self) -> MessageId {
+        self.shared.ids.stamp(self.wall_ms)
+    }
+
     /// Sends a control packet.
     pub(super) fn send_packet(&mut self, output: &Arc<Output>, packet: PacketBuilder) {
-        let packet = packet.id(self.ids.stamp(self.wall_ms)).finish();
+        let packet = packet.id(self.stamp()).finish();
         output.put_packet(packet);
         self.touch_output(output);
     }
@@ -127,7 +136,7 @@ impl<'a> Turn<'a> {
 
     /// A message has expired and was dropped.
     pub(super) fn count_expired(&self) {
-        self.stats.expired();
+        self.shared.stats.expired();
     }
 
     /// Runs and flushes until nothing is left but what is bounded away to the next turn.

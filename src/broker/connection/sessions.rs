@@ -1,0 +1,127 @@
+//! Sessions of a connection, their starts and stops, and its client id.
+
+use crate::{
+    proto::broker_in::{AckMode, ReplyTo},
+    sync::Arc,
+    wire::{PacketBuilder, Status},
+};
+
+use super::{
+    super::{
+        command::{Command, Leave},
+        consumer::{Consumer, SessionState},
+        turn::Turn,
+    },
+    Connection, Refusal, Session, room,
+};
+
+impl Connection {
+    pub(super) fn create_session(
+        &mut self,
+        to: &ReplyTo,
+        ack_mode: AckMode,
+        turn: &Turn<'_>,
+    ) -> Result<PacketBuilder, Refusal> {
+        room(self.sessions.len(), "sessions")?;
+        let id = turn.next_id();
+        self.insert_session(id, ack_mode);
+        Ok(to.with(Status::OK).long("JMQSessionID", id))
+    }
+
+    pub(super) fn insert_session(&mut self, id: i64, ack_mode: AckMode) {
+        let session = Session { state: Arc::new(SessionState::stopped()), ack_mode, pauses: 0 };
+        session.state.set_running(self.started);
+        self.sessions.insert(id, session);
+    }
+
+    pub(super) fn destroy_session(
+        &mut self,
+        to: &ReplyTo,
+        id: i64,
+        turn: &mut Turn<'_>,
+    ) -> Result<PacketBuilder, Refusal> {
+        if self.sessions.remove(&id).is_none() {
+            return Err((Status::ERROR, format!("there is no session {id}")));
+        }
+        self.producers.retain(|_, (session, _)| *session != Some(id));
+        let gone: Vec<Arc<Consumer>> = self
+            .consumers
+            .extract_if(|_, (session, _)| *session == id)
+            .map(|(_, (_, consumer))| consumer)
+            .collect();
+        for consumer in gone {
+            consumer.close();
+            self.output.leave(consumer, Leave::Ended, None);
+        }
+        turn.touch_output(&self.output);
+        Ok(to.with(Status::OK))
+    }
+
+    /// Resumes one session, or the connection with all that are not paused.
+    pub(super) fn start(&mut self, session: Option<i64>, turn: &mut Turn<'_>) {
+        match session {
+            None => self.started = true,
+            Some(id) => {
+                let Some(session) = self.sessions.get_mut(&id) else { return };
+                session.pauses = session.pauses.saturating_sub(1);
+            }
+        }
+        self.update_sessions(turn);
+    }
+
+    pub(super) fn stop(&mut self, session: Option<i64>, turn: &mut Turn<'_>) {
+        match session {
+            None => self.started = false,
+            Some(id) => {
+                let Some(session) = self.sessions.get_mut(&id) else { return };
+                session.pauses = session.pauses.saturating_add(1);
+            }
+        }
+        self.update_sessions(turn);
+    }
+
+    /// Sets each session running or stopped. Behind a stop, the output first gives back what was
+    /// dispatched under it; then the reply may go.
+    pub(super) fn update_sessions(&self, turn: &mut Turn<'_>) {
+        let mut stopped = false;
+        for (id, session) in &self.sessions {
+            let running = self.started && session.pauses == 0;
+            if !session.state.set_running(running) {
+                continue;
+            }
+            if running {
+                let own = self.consumers.iter().filter(|(_, (session, _))| session == id);
+                for (consumer_id, (_, consumer)) in own {
+                    turn.send(&consumer.destination, Command::Ready(*consumer_id));
+                }
+            } else {
+                stopped = true;
+            }
+        }
+        if stopped {
+            self.output.recall();
+            turn.touch_output(&self.output);
+        }
+    }
+
+    pub(super) fn set_client_id(
+        &mut self,
+        to: &ReplyTo,
+        id: Option<String>,
+        turn: &Turn<'_>,
+    ) -> Result<PacketBuilder, Refusal> {
+        if let Some(id) = &id {
+            if id.trim().is_empty() {
+                return Err((Status::BAD_REQUEST, "the client id is blank".into()));
+            }
+            if self.client_id.as_ref() != Some(id) && !turn.shared.take_client_id(id, self.id) {
+                return Err((Status::CONFLICT, format!("the client id {id} is in use")));
+            }
+        }
+        if let Some(old) = self.client_id.take().filter(|old| Some(old) != id.as_ref()) {
+            turn.shared.release_client_id(&old, self.id);
+        }
+        self.client_id = id;
+        Ok(to.with(Status::OK))
+    }
+}
