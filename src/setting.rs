@@ -90,9 +90,9 @@ pub(crate) fn switch(setting: &'static str, value: &str) -> Result<bool, Setting
 
 /// The one of the `known` names that is most like `name`, whatever its case.
 #[cfg(feature = "wire")]
-pub(crate) fn nearest(name: &str, known: impl IntoIterator<Item = &'static str>) -> &'static str {
+pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> &'a str {
     let lower: Vec<char> = name.trim().to_ascii_lowercase().chars().take(64).collect();
-    let like = |known: &&str| distance(&lower, &known.to_ascii_lowercase());
+    let like = |known: &&'a str| distance(&lower, &known.to_ascii_lowercase());
     known.into_iter().min_by_key(like).unwrap_or_default()
 }
 

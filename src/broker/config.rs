@@ -4,25 +4,38 @@
 //! prefix with a dot. Values are read the same way wherever they come from: blanks around them do
 //! not matter, sizes may end in `k`, `m` or `g` with or without `b`. Whatever is wrong is an error
 //! that names the place, the value and what is allowed, before anything starts.
+//!
+//! Attributes of destinations have a prefix that says whose they are:
+//!
+//! | prefix | whose |
+//! | --- | --- |
+//! | `destination.` | queues and topics that are made on first use |
+//! | `queue.`, `topic.` | those of one kind; they win over `destination.` in the same file |
+//! | `dmq.` | the dead message queue |
+//! | `queues.NAME.`, `topics.NAME.` | one destination, which is there from the start |
 
-use std::{
-    net::{SocketAddr, ToSocketAddrs},
-    path::PathBuf,
-    time::Duration,
-};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use toml::de::{DeTable, DeValue};
 
 use crate::{
-    flow::Credit, proto::broker_in::Authentication, reactor::Idle, setting::nearest,
+    proto::broker_in::Authentication, reactor::Idle, setting::nearest,
     wire::limits::PACKET_BYTES_MAX,
+};
+
+use super::{
+    attributes::{ATTRIBUTES, Attribute, Attributes, LimitBehavior},
+    destination::Kind,
+    limits::DESTINATION_NAME_BYTES_MAX,
+    memory::default_memory_max,
+    settings::SETTINGS,
 };
 
 /// A setting that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// The file is no TOML.
+    /// The file is no TOML, or its tables are not where they belong.
     #[error("{place}: {reason}")]
     Syntax {
         /// File and line.
@@ -38,7 +51,7 @@ pub enum ConfigError {
         /// The name found.
         name: String,
         /// The most similar name there is.
-        nearest: &'static str,
+        nearest: String,
     },
     /// The value is not one of those allowed.
     #[error("{place}: {name} = {value:?} is not allowed; it takes {allowed}")]
@@ -62,33 +75,16 @@ pub enum ConfigError {
     },
 }
 
-/// Limits of a destination.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A destination that is there from the start, with limits of its own.
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct DestinationLimits {
-    /// Most messages, waiting or in flight.
-    pub messages_max: u64,
-    /// Most bytes of all messages.
-    pub total_bytes_max: u64,
-    /// Largest message, the whole packet, in bytes.
-    pub message_bytes_max: u64,
-    /// Prefetch allowed to a consumer.
-    pub consumer_flow_limit: Credit,
-    /// Messages a producer may send before it asks for more.
-    pub producer_batch: u32,
-}
-
-impl Default for DestinationLimits {
-    /// What the reference broker gives a destination it creates on first use.
-    fn default() -> Self {
-        Self {
-            messages_max: 100_000,
-            total_bytes_max: 10 << 30,
-            message_bytes_max: 10 << 20,
-            consumer_flow_limit: Credit::Limited(1000),
-            producer_batch: 1000,
-        }
-    }
+pub struct Administered {
+    /// Queue or topic.
+    pub kind: Kind,
+    /// Its name.
+    pub name: String,
+    /// Its attributes.
+    pub attributes: Attributes,
 }
 
 /// Settings of a broker.
@@ -101,6 +97,8 @@ pub struct BrokerConfig {
     pub listen: SocketAddr,
     /// Address of the `jms` service; port 0 takes a free one.
     pub jms: SocketAddr,
+    /// Address of the `admin` service; port 0 takes a free one.
+    pub admin: SocketAddr,
     /// Directory for the broker's files; none keeps everything in memory.
     pub data: Option<PathBuf>,
     /// Name of this broker, as the port mapper tells it.
@@ -123,8 +121,35 @@ pub struct BrokerConfig {
     pub autocreate_queue: bool,
     /// Whether a topic is made when a client first names it.
     pub autocreate_topic: bool,
-    /// Limits of destinations.
-    pub destination: DestinationLimits,
+    /// How long a destination that was made on first use stays without messages, producers and
+    /// consumers.
+    pub autocreate_reap_time: Duration,
+    /// Attributes of queues that are made on first use.
+    pub queue: Attributes,
+    /// Attributes of topics that are made on first use.
+    pub topic: Attributes,
+    /// Destinations that are there from the start.
+    pub administered: Vec<Administered>,
+    /// Attributes of the dead message queue. Flow control is not for it.
+    pub dmq: Attributes,
+    /// Whether the dead message queue keeps messages without their bodies.
+    pub dmq_truncate_body: bool,
+    /// Whether each dead message gets a line in the log.
+    pub log_dead_messages: bool,
+    /// Most messages in all destinations together; `u64::MAX` is no limit.
+    pub messages_max: u64,
+    /// Most bytes of messages in all destinations together; `u64::MAX` is no limit.
+    pub total_bytes_max: u64,
+    /// Bytes of messages at which the broker's memory counts as full: towards it, connections are
+    /// given less and less credit. `u64::MAX` is no limit; default half of the machine's memory.
+    pub memory_max: u64,
+    /// Most messages produced in one transaction.
+    pub transaction_messages_max: usize,
+    /// Most messages acknowledged in one transaction.
+    pub transaction_acks_max: usize,
+    /// How many of its reconnect intervals a lost connection's temporary destinations stay, if it
+    /// said that it may come back.
+    pub reconnect_grace: u32,
 }
 
 impl Default for BrokerConfig {
@@ -133,6 +158,7 @@ impl Default for BrokerConfig {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 7676)),
             jms: SocketAddr::from(([127, 0, 0, 1], 0)),
+            admin: SocketAddr::from(([127, 0, 0, 1], 0)),
             data: None,
             name: "tidegate".into(),
             loops: cores.min(2),
@@ -144,127 +170,34 @@ impl Default for BrokerConfig {
             packet_bytes_max: PACKET_BYTES_MAX,
             autocreate_queue: true,
             autocreate_topic: true,
-            destination: DestinationLimits::default(),
+            autocreate_reap_time: Duration::from_secs(120),
+            queue: Attributes::auto_created(),
+            topic: Attributes::auto_created(),
+            administered: Vec::new(),
+            dmq: Attributes::dead_messages(),
+            dmq_truncate_body: false,
+            log_dead_messages: false,
+            messages_max: u64::MAX,
+            total_bytes_max: u64::MAX,
+            memory_max: default_memory_max(),
+            transaction_messages_max: 1000,
+            transaction_acks_max: 100,
+            reconnect_grace: 5,
         }
     }
 }
 
-/// One setting: its name, what it takes, and how a value gets in.
-struct Setting {
-    name: &'static str,
-    allowed: &'static str,
-    apply: fn(&mut BrokerConfig, &str) -> Option<()>,
-}
-
-const ADDRESS: &str = "HOST:PORT, such as 127.0.0.1:7676";
-const SWITCH: &str = "true or false";
-const SECONDS: &str = "a time from 1 to 86400 seconds, such as 60 or 60s";
-
-const SETTINGS: [Setting; 18] = [
-    Setting {
-        name: "listen",
-        allowed: ADDRESS,
-        apply: |config, value| set(&mut config.listen, address(value)),
-    },
-    Setting {
-        name: "jms",
-        allowed: ADDRESS,
-        apply: |config, value| set(&mut config.jms, address(value)),
-    },
-    Setting {
-        name: "data",
-        allowed: "the path of a directory",
-        apply: |config, value| {
-            set(&mut config.data, (!value.is_empty()).then(|| Some(PathBuf::from(value))))
-        },
-    },
-    Setting {
-        name: "name",
-        allowed: "a name of 1 to 64 letters, digits, '-', '_' and '.'",
-        apply: |config, value| set(&mut config.name, name(value)),
-    },
-    Setting {
-        name: "loops",
-        allowed: "a number from 1 to 64",
-        apply: |config, value| set(&mut config.loops, within(value, 1, 64)),
-    },
-    Setting {
-        name: "idle",
-        allowed: "park, answer-due (the default), spin-then-park or spin",
-        apply: |config, value| set(&mut config.idle, idle(value)),
-    },
-    Setting {
-        name: "authentication",
-        allowed: "digest or basic",
-        apply: |config, value| set(&mut config.authentication, authentication(value)),
-    },
-    Setting {
-        name: "login_timeout",
-        allowed: SECONDS,
-        apply: |config, value| set(&mut config.login_timeout, seconds(value)),
-    },
-    Setting {
-        name: "ping_interval",
-        allowed: SECONDS,
-        apply: |config, value| set(&mut config.ping_interval, seconds(value)),
-    },
-    Setting {
-        name: "connections_max",
-        allowed: "a number from 1 to 1000000",
-        apply: |config, value| set(&mut config.connections_max, within(value, 1, 1_000_000)),
-    },
-    Setting {
-        name: "packet_bytes_max",
-        allowed: "a size from 512k to 2047m",
-        apply: |config, value| {
-            let size = size(value).filter(|size| (512 << 10..=2047 << 20).contains(size))?;
-            set(&mut config.packet_bytes_max, u32::try_from(size).ok())
-        },
-    },
-    Setting {
-        name: "autocreate_queue",
-        allowed: SWITCH,
-        apply: |config, value| set(&mut config.autocreate_queue, switch(value)),
-    },
-    Setting {
-        name: "autocreate_topic",
-        allowed: SWITCH,
-        apply: |config, value| set(&mut config.autocreate_topic, switch(value)),
-    },
-    Setting {
-        name: "destination.messages_max",
-        allowed: "a number from 1 on, or -1 for no limit",
-        apply: |config, value| set(&mut config.destination.messages_max, limit(value, plain)),
-    },
-    Setting {
-        name: "destination.total_bytes_max",
-        allowed: "a size from 1 on, such as 10m, or -1 for no limit",
-        apply: |config, value| set(&mut config.destination.total_bytes_max, limit(value, size)),
-    },
-    Setting {
-        name: "destination.message_bytes_max",
-        allowed: "a size from 1 on, such as 10m, or -1 for no limit",
-        apply: |config, value| set(&mut config.destination.message_bytes_max, limit(value, size)),
-    },
-    Setting {
-        name: "destination.consumer_flow_limit",
-        allowed: "a number from 1 to 1000000, or 0 or -1 for no limit",
-        apply: |config, value| set(&mut config.destination.consumer_flow_limit, credit(value)),
-    },
-    Setting {
-        name: "destination.producer_batch",
-        allowed: "a number from 1 to 1000",
-        apply: |config, value| set(&mut config.destination.producer_batch, within(value, 1, 1000)),
-    },
-];
-
 impl BrokerConfig {
-    /// Names of all settings, with what each takes.
-    pub fn settings() -> impl Iterator<Item = (&'static str, &'static str)> {
-        SETTINGS.iter().map(|setting| (setting.name, setting.allowed))
+    /// Names of all settings, with what each takes. The attributes of destinations stand there
+    /// once, with the prefix `destination.`; see the other prefixes above.
+    pub fn settings() -> impl Iterator<Item = (String, &'static str)> {
+        let plain = SETTINGS.iter().map(|one| (one.name.to_owned(), one.allowed));
+        let attribute = |one: &Attribute| (format!("destination.{}", one.name), one.allowed);
+        plain.chain(ATTRIBUTES.iter().map(attribute))
     }
 
-    /// Changes one setting by its name.
+    /// Changes one setting by its name. The last one wins: `destination.messages_max` changes
+    /// queues and topics, whatever was said before.
     ///
     /// # Errors
     /// [`ConfigError::Name`] or [`ConfigError::Value`].
@@ -273,19 +206,72 @@ impl BrokerConfig {
     }
 
     fn set_at(&mut self, place: &str, name: &str, value: &str) -> Result<(), ConfigError> {
-        let Some(setting) = SETTINGS.iter().find(|setting| setting.name == name.trim()) else {
-            return Err(ConfigError::Name {
-                place: place.into(),
-                name: name.into(),
-                nearest: nearest(name, SETTINGS.iter().map(|setting| setting.name)),
-            });
-        };
-        (setting.apply)(self, value.trim()).ok_or_else(|| ConfigError::Value {
+        let refused = |allowed| ConfigError::Value {
             place: place.into(),
-            name: setting.name.into(),
+            name: name.trim().into(),
             value: value.into(),
-            allowed: setting.allowed,
+            allowed,
+        };
+        if let Some(setting) = SETTINGS.iter().find(|setting| setting.name == name.trim()) {
+            let applied = (setting.apply)(self, value.trim());
+            return applied.ok_or_else(|| refused(setting.allowed));
+        }
+        let unknown = || unknown(place, name);
+        // The name of a destination may hold dots, that of an attribute does not.
+        let (prefix, key) = name.trim().rsplit_once('.').ok_or_else(unknown)?;
+        let owner = Owner::read(prefix).ok_or_else(unknown)?;
+        let attribute =
+            Attribute::named(key).filter(|found| owner.has(found)).ok_or_else(unknown)?;
+        let mut tried = Attributes::administered();
+        attribute.apply(&mut tried, value).ok_or_else(|| refused(attribute.allowed))?;
+        if owner == Owner::DeadMessages && tried.limit_behavior == LimitBehavior::FlowControl {
+            return Err(refused("REMOVE_OLDEST, REJECT_NEWEST or REMOVE_LOW_PRIORITY"));
+        }
+        for attributes in self.attributes_of(owner, place)? {
+            attribute.apply(attributes, value).ok_or_else(|| refused(attribute.allowed))?;
+        }
+        Ok(())
+    }
+
+    /// The attributes that belong to somebody; a destination of its own is made.
+    fn attributes_of(
+        &mut self,
+        owner: Owner<'_>,
+        place: &str,
+    ) -> Result<Vec<&mut Attributes>, ConfigError> {
+        Ok(match owner {
+            Owner::Both => vec![&mut self.queue, &mut self.topic],
+            Owner::Kind(Kind::Queue) => vec![&mut self.queue],
+            Owner::Kind(Kind::Topic) => vec![&mut self.topic],
+            Owner::DeadMessages => vec![&mut self.dmq],
+            Owner::One(kind, name) => vec![&mut self.administer(kind, name, place)?.attributes],
         })
+    }
+
+    /// The destination of this name among those that are there from the start.
+    fn administer(
+        &mut self,
+        kind: Kind,
+        name: &str,
+        place: &str,
+    ) -> Result<&mut Administered, ConfigError> {
+        if !is_administrable(name) {
+            return Err(ConfigError::Value {
+                place: place.into(),
+                name: format!("name of a {kind}"),
+                value: name.into(),
+                allowed: "up to 4096 bytes that are not blank, without '*' and '>', and that do \
+                          not begin with 'mq.', 'temporary_destination:' or '__JMQ'",
+            });
+        }
+        let mut known = self.administered.iter();
+        let known = known.position(|one| one.kind == kind && one.name == name);
+        let at = known.unwrap_or_else(|| {
+            let attributes = Attributes::administered();
+            self.administered.push(Administered { kind, name: name.into(), attributes });
+            self.administered.len() - 1
+        });
+        Ok(&mut self.administered[at])
     }
 
     /// Reads settings from TOML over the defaults. `file` is for errors. Keys that stand twice are
@@ -333,11 +319,23 @@ impl BrokerConfig {
         prefix: &str,
         place: &dyn Fn(usize) -> String,
     ) -> Result<(), ConfigError> {
-        for (key, value) in table {
+        // The general before the special, in whatever order they stand.
+        let (general, special): (Vec<_>, Vec<_>) =
+            table.iter().partition(|(key, _)| prefix.is_empty() && key.get_ref() == "destination");
+        for (key, value) in general.into_iter().chain(special) {
             let name = format!("{prefix}{}", key.get_ref());
             let here = place(key.span().start);
             match value.get_ref() {
-                DeValue::Table(inner) => self.read(inner, &format!("{name}."), place)?,
+                DeValue::Table(inner) => {
+                    if let Some(Owner::One(kind, name)) = Owner::read(&name) {
+                        if inner.iter().any(|(_, value)| value.get_ref().is_table()) {
+                            return Err(ConfigError::Syntax { place: here, reason: quoted(name) });
+                        }
+                        // It is there even if nothing is said about it.
+                        self.administer(kind, name, &here)?;
+                    }
+                    self.read(inner, &format!("{name}."), place)?;
+                }
                 DeValue::String(text) => self.set_at(&here, &name, text)?,
                 DeValue::Boolean(value) => self.set_at(&here, &name, &value.to_string())?,
                 DeValue::Integer(number) => self.set_at(&here, &name, &number.to_string())?,
@@ -351,88 +349,80 @@ impl BrokerConfig {
     }
 }
 
-/// Puts a value in if there is one.
-fn set<T>(place: &mut T, value: Option<T>) -> Option<()> {
-    *place = value?;
-    Some(())
+/// Whose attributes a prefix means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owner<'a> {
+    Both,
+    Kind(Kind),
+    DeadMessages,
+    One(Kind, &'a str),
 }
 
-fn address(value: &str) -> Option<SocketAddr> {
-    // A name is looked up once, here; the first address counts.
-    value.parse().ok().or_else(|| value.to_socket_addrs().ok()?.next())
-}
+impl<'a> Owner<'a> {
+    fn read(prefix: &'a str) -> Option<Self> {
+        Some(match prefix {
+            "destination" => Self::Both,
+            "queue" => Self::Kind(Kind::Queue),
+            "topic" => Self::Kind(Kind::Topic),
+            "dmq" => Self::DeadMessages,
+            other => match other.split_once('.')? {
+                ("queues", name) => Self::One(Kind::Queue, name),
+                ("topics", name) => Self::One(Kind::Topic, name),
+                _ => return None,
+            },
+        })
+    }
 
-fn name(value: &str) -> Option<String> {
-    let good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    (1..=64).contains(&value.len()).then_some(())?;
-    value.chars().all(good).then(|| value.to_owned())
-}
-
-fn within<T: std::str::FromStr + PartialOrd>(value: &str, low: T, high: T) -> Option<T> {
-    value.parse().ok().filter(|number| *number >= low && *number <= high)
-}
-
-fn switch(value: &str) -> Option<bool> {
-    value.to_ascii_lowercase().parse().ok()
-}
-
-fn seconds(value: &str) -> Option<Duration> {
-    let number = value.strip_suffix('s').unwrap_or(value).trim_end();
-    within(number, 1, 86_400).map(Duration::from_secs)
-}
-
-fn plain(value: &str) -> Option<u64> {
-    value.parse().ok()
-}
-
-/// A size in bytes: `10`, `10k`, `10 m`, `10MB`.
-fn size(value: &str) -> Option<u64> {
-    let lower = value.to_ascii_lowercase();
-    let digits = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic()).trim_end();
-    let unit = lower.get(digits.len()..)?.trim_start();
-    let shift = match unit {
-        "" | "b" => 0,
-        "k" | "kb" => 10,
-        "m" | "mb" => 20,
-        "g" | "gb" => 30,
-        _ => return None,
-    };
-    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
-}
-
-fn limit(value: &str, read: fn(&str) -> Option<u64>) -> Option<u64> {
-    if value == "-1" { Some(u64::MAX) } else { read(value).filter(|&number| number > 0) }
-}
-
-fn credit(value: &str) -> Option<Credit> {
-    match within(value, -1, 1_000_000)? {
-        -1 | 0 => Some(Credit::Unlimited),
-        limited => u32::try_from(limited).ok().map(Credit::Limited),
+    /// Whether this attribute means something there.
+    fn has(self, attribute: &Attribute) -> bool {
+        match self {
+            Self::Both => true,
+            Self::Kind(kind) | Self::One(kind, _) => attribute.is_for(kind),
+            // Dead messages do not die again.
+            Self::DeadMessages => attribute.is_for(Kind::Queue) && attribute.name != "use_dmq",
+        }
     }
 }
 
-fn idle(value: &str) -> Option<Idle> {
-    Some(match value {
-        "park" => Idle::Park,
-        "answer-due" => Idle::default(),
-        "spin-then-park" => Idle::SpinThenPark(Duration::from_micros(50)),
-        "spin" => Idle::Spin,
-        _ => return None,
-    })
+/// Whether an administrator may make a destination of this name.
+pub(super) fn is_administrable(name: &str) -> bool {
+    let reserved = ["mq.", "temporary_destination:", "__JMQ"];
+    let good = !name.trim().is_empty() && name.len() <= DESTINATION_NAME_BYTES_MAX;
+    good && !name.contains(['*', '>']) && !reserved.iter().any(|begin| name.starts_with(begin))
 }
 
-fn authentication(value: &str) -> Option<Authentication> {
-    Some(match value.to_ascii_lowercase().as_str() {
-        "digest" => Authentication::Digest,
-        "basic" => Authentication::Basic,
-        _ => return None,
-    })
+fn quoted(name: &str) -> String {
+    format!(
+        "{name} holds another table; the name of a destination stands in quotes if it has dots, \
+         as in [queues.\"a.b\"]"
+    )
+}
+
+/// There is no setting of this name; the most similar one, with its prefix.
+fn unknown(place: &str, name: &str) -> ConfigError {
+    let (place, name) = (place.to_owned(), name.to_owned());
+    let own = name.trim().rsplit_once('.').and_then(|(prefix, key)| {
+        let owner = Owner::read(prefix)?;
+        let known = ATTRIBUTES.iter().filter(|one| owner.has(one)).map(|one| one.name);
+        Some(format!("{prefix}.{}", nearest(key, known)))
+    });
+    let nearest = own.unwrap_or_else(|| {
+        let of = |prefix| ATTRIBUTES.iter().map(move |one| format!("{prefix}.{}", one.name));
+        let attributes = ["destination", "queue", "topic", "dmq"].into_iter().flat_map(of);
+        let known: Vec<String> =
+            SETTINGS.iter().map(|one| one.name.to_owned()).chain(attributes).collect();
+        nearest(&name, known.iter().map(String::as_str)).to_owned()
+    });
+    ConfigError::Name { place, name, nearest }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{BrokerConfig, ConfigError};
-    use crate::flow::Credit;
+    use crate::{
+        broker::{attributes::LimitBehavior, destination::Kind},
+        flow::Credit,
+    };
 
     fn read(text: &str) -> Result<BrokerConfig, ConfigError> {
         BrokerConfig::from_toml_str(text, "b.toml")
@@ -447,8 +437,10 @@ mod tests {
         ] {
             let config = read(text).unwrap();
             assert_eq!(config.loops, 3);
-            assert_eq!(config.destination.total_bytes_max, 10 << 20);
-            assert_eq!(config.destination.consumer_flow_limit, Credit::Unlimited);
+            for attributes in [&config.queue, &config.topic] {
+                assert_eq!(attributes.total_bytes_max, 10 << 20);
+                assert_eq!(attributes.consumer_flow_limit, Credit::Unlimited);
+            }
         }
         assert!(!read("autocreate_queue = \"false \"").unwrap().autocreate_queue);
     }
@@ -495,5 +487,89 @@ mod tests {
         let error = read("loops = 1\nloops = 2\n").unwrap_err();
         assert!(matches!(error, ConfigError::Syntax { .. }), "{error}");
         assert!(error.to_string().contains("line 2"), "{error}");
+    }
+    #[test]
+    fn a_destination_of_its_own_is_there_even_if_nothing_is_said_about_it() {
+        let config = read(
+            "[queues.\"cap.flow\"]\nmessages_max = 10\nlimit_behavior = \"flow_control\"\n\
+             [topics.news]\n[queues.\"cap.reject\"]\nmessages_max = 5\n",
+        )
+        .unwrap();
+        let made: Vec<_> = config
+            .administered
+            .iter()
+            .map(|one| (one.kind, one.name.as_str(), one.attributes.messages_max))
+            .collect();
+        assert_eq!(made.len(), 3);
+        assert!(made.contains(&(Kind::Queue, "cap.flow", 10)), "{made:?}");
+        assert!(made.contains(&(Kind::Topic, "news", u64::MAX)), "{made:?}");
+        let flow = config.administered.iter().find(|one| one.name == "cap.flow").unwrap();
+        assert_eq!(flow.attributes.limit_behavior, LimitBehavior::FlowControl);
+        assert_eq!(config.queue.messages_max, 100_000, "the others keep theirs");
+
+        let mut config = BrokerConfig::default();
+        config.set("queues.cap.flow.messages_max", "7").unwrap();
+        config.set("queues.cap.flow.use_dmq", "false").unwrap();
+        assert_eq!(config.administered.len(), 1);
+        assert_eq!(config.administered[0].name, "cap.flow");
+    }
+
+    #[test]
+    fn the_special_wins_over_the_general_wherever_it_stands() {
+        let config = read("[queue]\nmessages_max = 1\n[destination]\nmessages_max = 2\n").unwrap();
+        assert_eq!((config.queue.messages_max, config.topic.messages_max), (1, 2));
+    }
+
+    #[test]
+    fn a_destination_that_cannot_be_is_named_with_its_place() {
+        for (text, wanted) in [
+            ("[queues.\"a*\"]", "name of a queue = \"a*\" is not allowed"),
+            ("[topics.\"mq.sys\"]", "name of a topic"),
+            ("[queues.\" \"]", "not blank"),
+            ("[queues.a.b]\nmessages_max = 1", "[queues.\"a.b\"]"),
+            ("[queues.a]\nmesages_max = 1", "did you mean \"queues.a.messages_max\""),
+            ("[queue]\nshared_consumers_max = 1", "there is no setting"),
+            ("[topics.a]\nactive_consumers_max = 1", "there is no setting"),
+            ("[queues.a]\nlimit_behavior = \"REJECT\"", "it takes FLOW_CONTROL, REMOVE_OLDEST"),
+            ("[dmq]\nlimit_behavior = \"FLOW_CONTROL\"", "it takes REMOVE_OLDEST, REJECT_NEWEST"),
+            ("[dmq]\nuse_dmq = true", "there is no setting"),
+            ("queues = 1", "there is no setting"),
+        ] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.contains(wanted), "{text}: {error}");
+            assert!(error.starts_with("b.toml, line "), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_refused_value_changes_nothing() {
+        let mut config = BrokerConfig::default();
+        config.set("queues.a.messages_max", "0").unwrap_err();
+        assert!(config.administered.is_empty());
+        config.set("dmq.limit_behavior", "FLOW_CONTROL").unwrap_err();
+        assert_eq!(config.dmq.limit_behavior, LimitBehavior::RemoveOldest);
+        config.set("dmq.limit_behavior", " reject_newest ").unwrap();
+        assert_eq!(config.dmq.limit_behavior, LimitBehavior::RejectNewest);
+    }
+
+    #[test]
+    fn every_setting_takes_what_it_says() {
+        for (name, good, bad) in [
+            ("log_dead_messages", "true", "1"),
+            ("dmq.truncate_body", "TRUE", "yes"),
+            ("messages_max", "-1", "0"),
+            ("total_bytes_max", "2g", "-2"),
+            ("memory_max", "1m", "1023k"),
+            ("transaction_messages_max", "1000000", "0"),
+            ("transaction_acks_max", "1", "1000001"),
+            ("reconnect_grace", "1", "0"),
+            ("autocreate_reap_time", "1 s", "0"),
+            ("admin", "127.0.0.1:7678", "7678"),
+        ] {
+            let mut config = BrokerConfig::default();
+            config.set(name, good).unwrap();
+            let error = config.set(name, bad).unwrap_err();
+            assert!(matches!(&error, ConfigError::Value { name: found, .. } if found == name));
+        }
     }
 }

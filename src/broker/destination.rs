@@ -17,9 +17,9 @@ use crate::{
 };
 
 use super::{
+    attributes::Attributes,
     backlog::Entry,
     command::{Command, Leave, Reply},
-    config::DestinationLimits,
     consumer::Consumer,
     dispatch::{SHARED, State, Subscriber, Subscription, acknowledge, redeliver},
     in_flight::InFlight,
@@ -39,7 +39,7 @@ pub(super) struct Destination {
     /// The connection a temporary one lives with.
     pub owner: Option<i64>,
     /// Its limits.
-    pub limits: DestinationLimits,
+    pub limits: Attributes,
     inbox: Inbox<Vec<Command>>,
     gate: Gate<State>,
     /// For people.
@@ -58,12 +58,7 @@ impl fmt::Debug for Destination {
 
 impl Destination {
     /// An empty one.
-    pub(super) fn new(
-        name: &str,
-        kind: Kind,
-        owner: Option<i64>,
-        limits: DestinationLimits,
-    ) -> Self {
+    pub(super) fn new(name: &str, kind: Kind, owner: Option<i64>, limits: Attributes) -> Self {
         let mut state = State::default();
         if kind == Kind::Queue {
             state.subscriptions.insert(SHARED, Subscription::default());
@@ -284,11 +279,11 @@ impl Destination {
     /// Gives waiting producers their next batch, first come first served, while there is room for
     /// it. A destination too small for batches gives it at once, and refuses what does not fit.
     fn serve_producers(&self, state: &mut State, turn: &mut Turn<'_>) {
-        let batch = self.limits.producer_batch;
-        let roomy = self.limits.messages_max / 2 >= u64::from(batch);
+        let batch = u64::from(self.limits.producer_credit().0.unsigned_abs());
+        let roomy = self.limits.messages_max / 2 >= batch;
         while let Some((output, producer)) = state.waiting_producers.pop_front() {
             let free = self.limits.messages_max.saturating_sub(state.messages);
-            if roomy && free <= u64::from(batch) {
+            if roomy && free <= batch {
                 state.waiting_producers.push_front((output, producer));
                 return;
             }
@@ -300,7 +295,7 @@ impl Destination {
         let bytes = i64::try_from(self.limits.message_bytes_max).unwrap_or(-1);
         PacketBuilder::new(PacketType::RESUME_FLOW)
             .long("JMQProducerID", producer)
-            .int("JMQSize", i32::try_from(self.limits.producer_batch).unwrap_or(i32::MAX))
+            .int("JMQSize", self.limits.producer_credit().0)
             .long("JMQBytes", -1)
             .long("JMQMaxMsgBytes", bytes)
             .string("JMQDestinationID", &self.uid())

@@ -16,11 +16,15 @@
 #![forbid(unsafe_code)]
 
 mod accounts;
+mod attributes;
 mod backlog;
+mod client_ids;
 mod command;
 mod config;
 mod connection;
 mod consumer;
+#[allow(dead_code, reason = "not all of it is called yet")]
+mod dead;
 #[cfg(any(test, feature = "unstable-internals"))]
 pub(crate) mod desk;
 mod destination;
@@ -28,18 +32,25 @@ mod dispatch;
 mod ids;
 mod in_flight;
 mod limits;
+#[allow(dead_code, reason = "not all of it is called yet")]
+mod memory;
 mod output;
 mod port_mapper;
 mod registry;
 mod server;
+mod settings;
 mod shared;
 mod start;
 mod stats;
 mod stored;
 mod turn;
+mod value;
+#[allow(dead_code, reason = "not all of it is called yet")]
+mod wildcard;
 
 pub use accounts::AccountsError;
-pub use config::{BrokerConfig, ConfigError, DestinationLimits};
+pub use attributes::{Attributes, LimitBehavior};
+pub use config::{Administered, BrokerConfig, ConfigError};
 pub use start::{
     Broker, BrokerBuilder, BrokerSnapshot, ConsumerSnapshot, DestinationSnapshot, StartError,
 };

@@ -12,7 +12,7 @@ use std::{
 use crate::sync::{Arc, AtomicU64, Ordering, Snapshot};
 
 use super::{
-    config::DestinationLimits,
+    attributes::Attributes,
     destination::{Destination, Kind},
     limits::DESTINATIONS_MAX,
 };
@@ -52,7 +52,7 @@ impl Registry {
         kind: Kind,
         name: &str,
         owner: Option<i64>,
-        limits: DestinationLimits,
+        limits: Attributes,
     ) -> Option<Arc<Destination>> {
         if let Some(found) = self.find(kind, name) {
             return Some(found);
@@ -118,7 +118,7 @@ const fn place(kind: Kind) -> usize {
 mod tests {
     use super::Registry;
     use crate::{
-        broker::{config::DestinationLimits, destination::Kind},
+        broker::{attributes::Attributes, destination::Kind},
         sync::Arc,
     };
 
@@ -130,12 +130,7 @@ mod tests {
                 (0..100)
                     .map(|n| {
                         registry
-                            .ensure(
-                                Kind::Queue,
-                                &format!("q{n}"),
-                                None,
-                                DestinationLimits::default(),
-                            )
+                            .ensure(Kind::Queue, &format!("q{n}"), None, Attributes::auto_created())
                             .unwrap()
                     })
                     .collect::<Vec<_>>()

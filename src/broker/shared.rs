@@ -1,12 +1,17 @@
 //! What all loops of a broker share.
 
-use std::{collections::HashMap, net::SocketAddr};
+use std::net::SocketAddr;
 
-use crate::{proto::broker_in::Greeting, sync::Snapshot};
+use crate::proto::broker_in::Greeting;
 
 use super::{
-    accounts::Accounts, config::BrokerConfig, connection::CONNECTION_CREDIT, ids::Ids,
-    registry::Registry, stats::Stats,
+    accounts::Accounts,
+    client_ids::ClientIds,
+    config::{Administered, BrokerConfig},
+    connection::CONNECTION_CREDIT,
+    ids::Ids,
+    registry::Registry,
+    stats::Stats,
 };
 
 /// Name of the service for applications.
@@ -25,8 +30,8 @@ pub(super) struct Shared {
     pub ids: Ids,
     /// Counts.
     pub stats: Stats,
-    /// Client ids in use, each with its connection. Changed once a connection at most.
-    client_ids: Snapshot<HashMap<String, i64>>,
+    /// Client ids in use.
+    pub client_ids: ClientIds,
     broker_session: i64,
     address_list: String,
 }
@@ -40,13 +45,19 @@ impl Shared {
         port_mapper: SocketAddr,
     ) -> Self {
         let broker_session = ids.next_id();
+        let registry = Registry::default();
+        for Administered { kind, name, attributes } in &config.administered {
+            if registry.ensure(*kind, name, None, attributes.clone()).is_none() {
+                tracing::error!(%kind, name, "not made: there are too many destinations");
+            }
+        }
         Self {
             config,
             accounts,
-            registry: Registry::default(),
+            registry,
             ids,
             stats: Stats::default(),
-            client_ids: Snapshot::new(HashMap::new()),
+            client_ids: ClientIds::default(),
             broker_session,
             address_list: format!("mq://{port_mapper}/"),
         }
@@ -65,29 +76,5 @@ impl Shared {
             message_bytes_max: i64::from(self.config.packet_bytes_max),
             nonce,
         }
-    }
-
-    /// Takes a client id for a connection; `false` if another one has it.
-    pub(super) fn take_client_id(&self, id: &str, connection_id: i64) -> bool {
-        let (_, taken) = self.client_ids.update(|ids| {
-            if ids.contains_key(id) {
-                return None;
-            }
-            let mut next = ids.clone();
-            next.insert(id.to_owned(), connection_id);
-            Some(next)
-        });
-        taken.is_some()
-    }
-
-    /// Frees a client id, if this connection has it.
-    pub(super) fn release_client_id(&self, id: &str, connection_id: i64) {
-        let _released = self.client_ids.update(|ids| {
-            (ids.get(id) == Some(&connection_id)).then(|| {
-                let mut next = ids.clone();
-                next.remove(id);
-                next
-            })
-        });
     }
 }

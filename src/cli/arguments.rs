@@ -76,7 +76,10 @@ Prints one line for each address it listens at, as in
   port mapper 127.0.0.1:7676
   service jms 127.0.0.1:41234
 and then `ready`. Messages, persistent ones too, are kept in memory only.
---settings lists what can stand in the file.
+--settings lists what can stand in the file. Attributes of destinations stand there
+as [destination] for all that are made on first use, [queue] and [topic] for those of
+one kind, [dmq] for the dead message queue, [queues.NAME] and [topics.NAME] for one
+that is there from the start.
 SIGINT and SIGTERM stop it in order: clients are told, then it ends with 0.")]
 pub(super) struct BrokerArguments {
     /// Settings file (TOML); what is said on the command line wins

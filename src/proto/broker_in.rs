@@ -208,6 +208,17 @@ pub struct AddConsumer {
     pub is_shared: bool,
 }
 
+/// The wish for a client id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientIdWish {
+    /// The id.
+    pub id: String,
+    /// Whether other connections may have it too; absent means if there is a name space.
+    pub share: Option<bool>,
+    /// An application server's name space.
+    pub namespace: Option<String>,
+}
+
 /// What an acknowledgement says of its messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AckKind {
@@ -275,7 +286,7 @@ pub enum Request {
     /// The client asks for connection credit.
     FlowPaused,
     /// Take or clear a client id.
-    SetClientId(Option<String>),
+    SetClientId(Option<ClientIdWish>),
     /// Make unique numbers.
     GenerateIds(i32),
     /// The client leaves.
@@ -627,7 +638,12 @@ fn request(packet: Packet) -> Result<Option<Request>, Refused> {
             None => Request::ResumeConnection(table.int("JMQSize")?),
         },
         PacketType::FLOW_PAUSED => Request::FlowPaused,
-        PacketType::SET_CLIENTID => Request::SetClientId(string("JMQClientID")?),
+        PacketType::SET_CLIENTID => {
+            let share = table.boolean("JMQShare")?;
+            let namespace = string("JMQNamespace")?;
+            let wish = |id| ClientIdWish { id, share, namespace };
+            Request::SetClientId(string("JMQClientID")?.map(wish))
+        }
         PacketType::GENERATE_UID => Request::GenerateIds(table.int("JMQQuantity")?.unwrap_or(1)),
         // A client asks for its licence out of habit; the plain success says that it has one.
         PacketType::GET_LICENSE => Request::GenerateIds(0),

@@ -318,6 +318,23 @@ impl<'a> RawProperty<'a> {
         }
     }
 
+    /// Writes the entry as it stood.
+    pub fn encode(&self, out: &mut BytesMut) {
+        // The lengths are those that were read, so they fit.
+        let put_len = |len: usize, out: &mut BytesMut| {
+            out.put_u16(u16::try_from(len).unwrap_or(u16::MAX));
+        };
+        put_len(self.name.len(), out);
+        out.put_slice(self.name);
+        out.put_i16(self.kind);
+        match self.kind {
+            8 => put_len(self.bytes.len(), out),
+            9 => out.put_i32(i32::try_from(self.bytes.len()).unwrap_or(i32::MAX)),
+            _ => {}
+        }
+        out.put_slice(self.bytes);
+    }
+
     fn of_kind(
         &self,
         kind: i16,

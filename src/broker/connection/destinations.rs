@@ -69,9 +69,13 @@ impl Connection {
             return Err((Status::NOT_FOUND, format!("{name} does not exist")));
         }
         let owner = mask.is_temporary().then_some(self.id);
+        let attributes = match kind {
+            Kind::Queue => &shared.config.queue,
+            Kind::Topic => &shared.config.topic,
+        };
         let made = shared
             .registry
-            .ensure(kind, name, owner, shared.config.destination)
+            .ensure(kind, name, owner, attributes.clone())
             .ok_or_else(|| (Status::RESOURCE_FULL, "too many destinations".to_owned()))?;
         if made.owner == Some(self.id) {
             self.temporary.push(Arc::clone(&made));

@@ -73,6 +73,8 @@ pub(super) struct Connection {
     /// Producers by id, with their session's.
     producers: HashMap<i64, (Option<i64>, Arc<Destination>)>,
     temporary: Vec<Arc<Destination>>,
+    /// Who logged in; nobody before that.
+    user: String,
     client_id: Option<String>,
     /// Where the last message went.
     last: Option<Arc<Destination>>,
@@ -93,6 +95,7 @@ impl Connection {
             consumers: HashMap::new(),
             producers: HashMap::new(),
             temporary: Vec::new(),
+            user: String::new(),
             client_id: None,
             last: None,
             steps: Vec::new(),
@@ -157,6 +160,7 @@ impl Connection {
                 tracing::debug!(connection = self.id, %user, "logged in");
                 self.decoder.set_limit(turn.shared.config.packet_bytes_max);
                 self.output.set_meter(Meter::from_wire(self.inbound.metering()));
+                self.user = user;
             }
             Step::Close(goodbye) => {
                 if let Some((reason, text)) = goodbye {
@@ -216,7 +220,7 @@ impl Connection {
             turn.send(&destination, Command::Destroy);
         }
         if let Some(id) = self.client_id.take() {
-            turn.shared.release_client_id(&id, self.id);
+            turn.shared.client_ids.release(&id, self.id);
         }
     }
 
@@ -281,7 +285,7 @@ impl Connection {
                 self.stop(session, turn);
                 to.with(Status::OK)
             }
-            Request::SetClientId(id) => self.set_client_id(to, id, turn)?,
+            Request::SetClientId(wish) => self.set_client_id(to, wish.as_ref(), turn)?,
             Request::GenerateIds(count) => generate_ids(to, count, turn)?,
         };
         // STOP is answered even to those who did not ask.

@@ -31,7 +31,7 @@ impl Connection {
         }
         let destination = self.destination(name, mask, turn.shared)?;
         let id = turn.next_id();
-        let batch = i32::try_from(destination.limits.producer_batch).unwrap_or(i32::MAX);
+        let (batch, _) = destination.limits.producer_credit();
         let reply = to
             .with(Status::OK)
             .long("JMQProducerID", id)

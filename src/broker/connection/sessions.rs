@@ -1,7 +1,7 @@
 //! Sessions of a connection, their starts and stops, and its client id.
 
 use crate::{
-    proto::broker_in::{AckMode, ReplyTo},
+    proto::broker_in::{AckMode, ClientIdWish, ReplyTo},
     sync::Arc,
     wire::{PacketBuilder, Status},
 };
@@ -107,21 +107,15 @@ impl Connection {
     pub(super) fn set_client_id(
         &mut self,
         to: &ReplyTo,
-        id: Option<String>,
+        wish: Option<&ClientIdWish>,
         turn: &Turn<'_>,
     ) -> Result<PacketBuilder, Refusal> {
-        if let Some(id) = &id {
-            if id.trim().is_empty() {
-                return Err((Status::BAD_REQUEST, "the client id is blank".into()));
-            }
-            if self.client_id.as_ref() != Some(id) && !turn.shared.take_client_id(id, self.id) {
-                return Err((Status::CONFLICT, format!("the client id {id} is in use")));
-            }
+        let ids = &turn.shared.client_ids;
+        let new = wish.map(|wish| ids.take(wish, &self.user, self.id)).transpose()?;
+        if let Some(old) = self.client_id.take().filter(|old| Some(old) != new.as_ref()) {
+            ids.release(&old, self.id);
         }
-        if let Some(old) = self.client_id.take().filter(|old| Some(old) != id.as_ref()) {
-            turn.shared.release_client_id(&old, self.id);
-        }
-        self.client_id = id;
+        self.client_id = new;
         Ok(to.with(Status::OK))
     }
 }
