@@ -91,6 +91,8 @@ mod proto;
 #[cfg(all(feature = "broker", not(loom)))]
 #[allow(unreachable_pub, dead_code, reason = "models, fuzzers and benches see more than users do")]
 mod reactor;
+#[cfg(all(feature = "broker", not(loom)))]
+pub mod selector;
 #[cfg(all(feature = "wire", not(loom)))]
 pub mod wire;
 

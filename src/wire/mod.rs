@@ -34,6 +34,8 @@ pub use packet::Packet;
 pub use packet_type::PacketType;
 pub use property::{Properties, PropertyError, PropertyTable, RawProperty, Value};
 pub use status::Status;
+#[cfg(feature = "broker")]
+pub(crate) use text::RawText;
 pub(crate) use text::encoded_len;
 pub use text::{decode_text, encode_text};
 pub use variable::{Padding, VariableHeader};

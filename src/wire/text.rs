@@ -11,30 +11,78 @@ use bytes::BufMut;
 /// Reads plain or modified UTF-8. `None` if it is neither.
 #[must_use]
 pub fn decode_text(bytes: &[u8]) -> Option<Cow<'_, str>> {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => Some(Cow::Borrowed(text)),
-        Err(_) => decode_modified(bytes).map(Cow::Owned),
+    RawText::new(bytes).map(|text| match text {
+        RawText::Plain(text) => Cow::Borrowed(text),
+        RawText::Modified(_) => Cow::Owned(text.chars().collect()),
+    })
+}
+
+/// Text as it stands on the wire, checked, and read without being decoded first.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum RawText<'a> {
+    /// Plain UTF-8.
+    Plain(&'a str),
+    /// Modified UTF-8 that is not plain as well.
+    Modified(&'a [u8]),
+}
+
+impl<'a> RawText<'a> {
+    /// Takes plain or modified UTF-8. `None` if it is neither.
+    pub(crate) fn new(bytes: &'a [u8]) -> Option<Self> {
+        if let Ok(text) = std::str::from_utf8(bytes) {
+            return Some(Self::Plain(text));
+        }
+        let mut units = ModifiedUnits { rest: bytes };
+        let paired = char::decode_utf16(&mut units).all(|c| c.is_ok());
+        (paired && units.rest.is_empty()).then_some(Self::Modified(bytes))
+    }
+
+    /// Its characters, one after the other.
+    pub(crate) fn chars(self) -> impl Iterator<Item = char> + Clone + use<'a> {
+        let (plain, modified) = match self {
+            Self::Plain(text) => (text, [].as_slice()),
+            Self::Modified(bytes) => ("", bytes),
+        };
+        let units = ModifiedUnits { rest: modified };
+        plain.chars().chain(char::decode_utf16(units).map_while(Result::ok))
     }
 }
 
-fn decode_modified(bytes: &[u8]) -> Option<String> {
-    let mut units = Vec::with_capacity(bytes.len());
-    let mut rest = bytes;
-    while let Some((&first, tail)) = rest.split_first() {
-        let (unit, used) = match (first, tail) {
-            (0x00..=0x7F, _) => (u16::from(first), 0),
-            (0xC0..=0xDF, [a, ..]) if is_continuation(*a) => {
-                (u16::from(first & 0x1F) << 6 | low_six(*a), 1)
+impl PartialEq for RawText<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Plain(one), Self::Plain(other)) => one == other,
+            // The same text can be written in several ways.
+            _ => self.chars().eq(other.chars()),
+        }
+    }
+}
+
+/// The UTF-16 units of modified UTF-8; ends early, with something left, where it is none.
+#[derive(Debug, Clone)]
+struct ModifiedUnits<'a> {
+    rest: &'a [u8],
+}
+
+impl Iterator for ModifiedUnits<'_> {
+    type Item = u16;
+
+    fn next(&mut self) -> Option<u16> {
+        let (unit, rest) = match *self.rest {
+            [first @ 0x00..=0x7F, ref rest @ ..] => (u16::from(first), rest),
+            [first @ 0xC0..=0xDF, a, ref rest @ ..] if is_continuation(a) => {
+                (u16::from(first & 0x1F) << 6 | low_six(a), rest)
             }
-            (0xE0..=0xEF, [a, b, ..]) if is_continuation(*a) && is_continuation(*b) => {
-                (u16::from(first & 0x0F) << 12 | low_six(*a) << 6 | low_six(*b), 2)
+            [first @ 0xE0..=0xEF, a, b, ref rest @ ..]
+                if is_continuation(a) && is_continuation(b) =>
+            {
+                (u16::from(first & 0x0F) << 12 | low_six(a) << 6 | low_six(b), rest)
             }
             _ => return None,
         };
-        units.push(unit);
-        rest = tail.get(used..)?;
+        self.rest = rest;
+        Some(unit)
     }
-    String::from_utf16(&units).ok()
 }
 
 const fn is_continuation(byte: u8) -> bool {
@@ -92,7 +140,7 @@ fn surrogate_bytes(unit: u16) -> [u8; 3] {
 
 #[cfg(test)]
 mod tests {
-    use super::{decode_text, encode_text, encoded_len};
+    use super::{RawText, decode_text, encode_text, encoded_len};
 
     #[test]
     fn text_survives_the_round_trip_in_the_form_java_writes() {
@@ -102,6 +150,9 @@ mod tests {
             assert_eq!(encoded_len(text), out.len());
             assert_eq!(decode_text(&out).as_deref(), Some(text));
             assert!(!out.contains(&0));
+            let raw = RawText::new(&out).unwrap();
+            assert!(raw.chars().eq(text.chars()));
+            assert!(raw == RawText::Plain(text) && raw != RawText::Plain("other"));
         }
         let mut smile = Vec::new();
         encode_text("😀", &mut smile);

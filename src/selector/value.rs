@@ -1,0 +1,247 @@
+//! Values, and what the operators make of them.
+
+use super::{
+    Dialect,
+    program::{Calculation, Comparison},
+};
+use crate::wire::{RawProperty, RawText, Value as WireValue};
+
+/// A value on the machine's stack.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Value<'a> {
+    /// A missing property, or a truth value that depends on one.
+    Unknown,
+    Boolean(bool),
+    /// `byte` to `long`.
+    Integer(i64),
+    /// `float` and `double`.
+    Double(f64),
+    Text(RawText<'a>),
+    /// A property that is a serialized object. It is there, and that is all.
+    Object,
+    /// Something that cannot be read. Using it is a fault.
+    Unreadable,
+}
+
+/// Why an evaluation came to no result. The message does not match then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// An operand of the wrong kind.
+    Kind {
+        wanted: &'static str,
+        found: &'static str,
+    },
+    DivisionByZero,
+    /// The property, or all of them, cannot be read.
+    Unreadable,
+    /// LIKE would have taken too long.
+    Effort,
+}
+
+const NUMBERS: &str = "numbers";
+const CONDITIONS: &str = "conditions";
+const STRINGS: &str = "strings";
+
+impl<'a> Value<'a> {
+    pub(super) fn of_property(property: &RawProperty<'a>) -> Self {
+        // The kinds that would have to be copied to be decoded.
+        match property.kind {
+            8 => return Self::of_text(property.bytes),
+            9 => return Self::Object,
+            _ => {}
+        }
+        match property.value() {
+            WireValue::Boolean(value) => Self::Boolean(value),
+            WireValue::Byte(value) => Self::Integer(value.into()),
+            WireValue::Short(value) => Self::Integer(value.into()),
+            WireValue::Int(value) => Self::Integer(value.into()),
+            WireValue::Long(value) => Self::Integer(value),
+            WireValue::Float(value) => Self::Double(value.into()),
+            WireValue::Double(value) => Self::Double(value),
+            WireValue::String(_) | WireValue::Malformed(_) | WireValue::Object(_) => {
+                Self::Unreadable
+            }
+        }
+    }
+
+    pub(super) fn of_text(bytes: &'a [u8]) -> Self {
+        RawText::new(bytes).map_or(Self::Unreadable, Self::Text)
+    }
+
+    fn of_truth(truth: Option<bool>) -> Self {
+        truth.map_or(Self::Unknown, Self::Boolean)
+    }
+
+    pub(super) const fn kind(self) -> &'static str {
+        match self {
+            Self::Unknown => "nothing",
+            Self::Boolean(_) => "a condition",
+            Self::Integer(_) | Self::Double(_) => "a number",
+            Self::Text(_) => "a string",
+            Self::Object => "an object",
+            Self::Unreadable => "something unreadable",
+        }
+    }
+
+    /// As a truth value; `None` is UNKNOWN.
+    pub(super) fn truth(self) -> Result<Option<bool>, Fault> {
+        match self {
+            Self::Unknown => Ok(None),
+            Self::Boolean(value) => Ok(Some(value)),
+            _ => Err(self.is_not(CONDITIONS)),
+        }
+    }
+
+    /// As a number; `None` if it is missing.
+    fn number(self) -> Result<Option<Number>, Fault> {
+        match self {
+            Self::Unknown => Ok(None),
+            Self::Integer(value) => Ok(Some(Number::Integer(value))),
+            Self::Double(value) => Ok(Some(Number::Double(value))),
+            _ => Err(self.is_not(NUMBERS)),
+        }
+    }
+
+    /// As a string; `None` if it is missing.
+    pub(super) fn text(self) -> Result<Option<RawText<'a>>, Fault> {
+        match self {
+            Self::Unknown => Ok(None),
+            Self::Text(text) => Ok(Some(text)),
+            _ => Err(self.is_not(STRINGS)),
+        }
+    }
+
+    const fn is_not(self, wanted: &'static str) -> Fault {
+        Fault::Kind { wanted, found: self.kind() }
+    }
+
+    pub(super) fn and(self, other: Self) -> Result<Self, Fault> {
+        Ok(Self::of_truth(all(self.truth()?, other.truth()?)))
+    }
+
+    pub(super) fn or(self, other: Self) -> Result<Self, Fault> {
+        let neither = all(self.truth()?.map(|a| !a), other.truth()?.map(|b| !b));
+        Ok(Self::of_truth(neither.map(|neither| !neither)))
+    }
+
+    pub(super) fn not(self) -> Result<Self, Fault> {
+        Ok(Self::of_truth(self.truth()?.map(|value| !value)))
+    }
+
+    pub(super) fn compare(
+        self,
+        comparison: Comparison,
+        other: Self,
+        dialect: Dialect,
+    ) -> Result<Self, Fault> {
+        let equal = match comparison {
+            Comparison::Equal => self.equals(other, dialect)?,
+            Comparison::NotEqual => self.equals(other, dialect)?.map(|equal| !equal),
+            _ => compare(self.number()?, comparison, other.number()?),
+        };
+        Ok(Self::of_truth(equal))
+    }
+
+    fn equals(self, other: Self, dialect: Dialect) -> Result<Option<bool>, Fault> {
+        let is_number = |value| matches!(value, Self::Integer(_) | Self::Double(_));
+        if is_number(self) || is_number(other) {
+            return Ok(compare(self.number()?, Comparison::Equal, other.number()?));
+        }
+        Ok(match (self, other) {
+            (Self::Object, _) | (_, Self::Object) => return Err(Self::Object.is_not("values")),
+            (Self::Unknown, _) | (_, Self::Unknown) if dialect == Dialect::Jms => None,
+            (Self::Unknown, Self::Unknown) => Some(true),
+            (Self::Boolean(one), Self::Boolean(other)) => Some(one == other),
+            (Self::Text(one), Self::Text(other)) => Some(one == other),
+            _ => Some(false),
+        })
+    }
+
+    pub(super) fn calculate(self, calculation: Calculation, other: Self) -> Result<Self, Fault> {
+        let (one, other) = (self.number()?, other.number()?);
+        let (Some(one), Some(other)) = (one, other) else { return Ok(Self::Unknown) };
+        if let (Number::Integer(one), Number::Integer(other)) = (one, other) {
+            return Ok(Self::Integer(match calculation {
+                Calculation::Add => one.wrapping_add(other),
+                Calculation::Subtract => one.wrapping_sub(other),
+                Calculation::Multiply => one.wrapping_mul(other),
+                Calculation::Divide if other == 0 => return Err(Fault::DivisionByZero),
+                Calculation::Divide => one.wrapping_div(other),
+            }));
+        }
+        let (one, other) = (one.as_double(), other.as_double());
+        Ok(Self::Double(match calculation {
+            Calculation::Add => one + other,
+            Calculation::Subtract => one - other,
+            Calculation::Multiply => one * other,
+            Calculation::Divide => one / other,
+        }))
+    }
+
+    pub(super) fn minus(self) -> Result<Self, Fault> {
+        Ok(match self.number()? {
+            None => Self::Unknown,
+            Some(Number::Integer(value)) => Self::Integer(value.wrapping_neg()),
+            Some(Number::Double(value)) => Self::Double(-value),
+        })
+    }
+
+    pub(super) fn plus(self) -> Result<Self, Fault> {
+        self.number()?;
+        Ok(self)
+    }
+
+    pub(super) fn between(self, low: Self, high: Self, dialect: Dialect) -> Result<Self, Fault> {
+        let (value, low, high) = (self.number()?, low.number()?, high.number()?);
+        let inside = all(
+            compare(value, Comparison::GreaterEqual, low),
+            compare(value, Comparison::LessEqual, high),
+        );
+        Ok(Self::of_truth(match dialect {
+            Dialect::Jms => inside,
+            Dialect::Reference => Some(inside == Some(true)),
+        }))
+    }
+}
+
+/// A number of one of the two kinds.
+#[derive(Debug, Clone, Copy)]
+enum Number {
+    Integer(i64),
+    Double(f64),
+}
+
+impl Number {
+    #[allow(clippy::cast_precision_loss, reason = "the promotion the language asks for")]
+    const fn as_double(self) -> f64 {
+        match self {
+            Self::Integer(value) => value as f64,
+            Self::Double(value) => value,
+        }
+    }
+}
+
+/// Kleene's AND.
+const fn all(one: Option<bool>, other: Option<bool>) -> Option<bool> {
+    match (one, other) {
+        (Some(false), _) | (_, Some(false)) => Some(false),
+        (Some(true), Some(true)) => Some(true),
+        _ => None,
+    }
+}
+
+fn compare(one: Option<Number>, comparison: Comparison, other: Option<Number>) -> Option<bool> {
+    // Two integers are compared exactly; a NaN is neither less than, nor equal to, nor above.
+    let order = match (one?, other?) {
+        (Number::Integer(one), Number::Integer(other)) => Some(one.cmp(&other)),
+        (one, other) => one.as_double().partial_cmp(&other.as_double()),
+    };
+    Some(match comparison {
+        Comparison::Equal => order.is_some_and(|order| order.is_eq()),
+        Comparison::NotEqual => order.is_none_or(|order| order.is_ne()),
+        Comparison::Less => order.is_some_and(|order| order.is_lt()),
+        Comparison::LessEqual => order.is_some_and(|order| order.is_le()),
+        Comparison::Greater => order.is_some_and(|order| order.is_gt()),
+        Comparison::GreaterEqual => order.is_some_and(|order| order.is_ge()),
+    })
+}
