@@ -12,7 +12,7 @@ use cli_support::{Running, TestBroker, run, tidegate};
 #[test]
 fn broker_prints_where_it_listens_and_listens_there() {
     let broker = TestBroker::start();
-    for address in [&broker.port_mapper, &broker.service] {
+    for address in [&broker.port_mapper, &broker.service, &broker.admin] {
         let address: SocketAddr = address.parse().unwrap();
         assert!(address.ip().is_loopback());
         TcpStream::connect(address).unwrap();

@@ -8,6 +8,8 @@ use std::{collections::HashMap, fmt::Write as _, fs, io, net::IpAddr, path::Path
 
 use crate::proto::{auth::stored_hash, broker_in};
 
+use super::connections::Service;
+
 /// Name of the user file in a broker's data directory.
 pub(super) const USER_FILE: &str = "users";
 
@@ -146,24 +148,29 @@ impl Accounts {
         text
     }
 
-    /// The accounts as a peer at this address may use them: one that still has its default
-    /// password is for this machine only.
+    /// The accounts as a peer at this address may use them for this service: one that still has its
+    /// default password is for this machine only, and only administrators administer.
     #[must_use]
-    pub(super) const fn from(&self, peer: IpAddr) -> AccountsFor<'_> {
-        AccountsFor { accounts: self, peer }
+    pub(super) const fn of(&self, peer: IpAddr, service: Service) -> AccountsFor<'_> {
+        AccountsFor { accounts: self, peer, service }
     }
 }
 
-/// See [`Accounts::from`].
+/// See [`Accounts::of`].
 #[derive(Debug)]
 pub(super) struct AccountsFor<'a> {
     accounts: &'a Accounts,
     peer: IpAddr,
+    service: Service,
 }
 
 impl broker_in::Accounts for AccountsFor<'_> {
     fn stored_hash(&self, name: &str) -> Option<String> {
-        let user = self.accounts.users.get(name).filter(|user| user.enabled)?;
+        let may = |user: &&User| match self.service {
+            Service::Jms => user.enabled,
+            Service::Admin => user.enabled && user.role == Role::Admin,
+        };
+        let user = self.accounts.users.get(name).filter(may)?;
         let is_default = user.hash == stored_hash(name, name);
         (self.peer.to_canonical().is_loopback() || !is_default).then(|| user.hash.clone())
     }
@@ -173,7 +180,7 @@ impl broker_in::Accounts for AccountsFor<'_> {
 mod tests {
     use std::net::IpAddr;
 
-    use super::{Accounts, USER_FILE, stored_hash};
+    use super::{Accounts, Service, USER_FILE, stored_hash};
     use crate::proto::broker_in::Accounts as _;
 
     #[test]
@@ -182,10 +189,17 @@ mod tests {
         let local: IpAddr = "127.0.0.1".parse().unwrap();
         let mapped: IpAddr = "::ffff:127.0.0.1".parse().unwrap();
         let remote: IpAddr = "10.1.2.3".parse().unwrap();
-        assert!(accounts.from(local).stored_hash("guest").is_some());
-        assert!(accounts.from(mapped).stored_hash("admin").is_some());
-        assert!(accounts.from(remote).stored_hash("guest").is_none());
-        assert!(accounts.from(local).stored_hash("nobody").is_none());
+        let knows = |peer, name| accounts.of(peer, Service::Jms).stored_hash(name).is_some();
+        assert!(knows(local, "guest") && knows(mapped, "admin"));
+        assert!(!knows(remote, "guest") && !knows(local, "nobody"));
+    }
+
+    #[test]
+    fn only_administrators_administer() {
+        let accounts = Accounts::default();
+        let administer = accounts.of("127.0.0.1".parse().unwrap(), Service::Admin);
+        assert!(administer.stored_hash("admin").is_some());
+        assert!(administer.stored_hash("guest").is_none());
     }
 
     #[test]
@@ -201,7 +215,7 @@ mod tests {
         )
         .unwrap();
         let accounts = Accounts::open(directory.path()).unwrap();
-        let remote = accounts.from("10.1.2.3".parse().unwrap());
+        let remote = accounts.of("10.1.2.3".parse().unwrap(), Service::Jms);
         assert_eq!(remote.stored_hash("a:b"), Some(stored_hash("a:b", "s")));
         assert_eq!(remote.stored_hash("off"), None);
         assert_eq!(remote.stored_hash("guest"), None);

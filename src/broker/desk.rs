@@ -5,7 +5,7 @@
 
 use std::{
     io::{self, IoSlice},
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::{Ipv4Addr, SocketAddr},
 };
 
 use bytes::Bytes;
@@ -19,6 +19,7 @@ use super::{
     accounts::Accounts,
     config::BrokerConfig,
     connection::{Connection, Fate},
+    connections::{ConnectionInfo, Service},
     ids::Ids,
     output::Output,
     shared::Shared,
@@ -108,8 +109,11 @@ impl Desk {
         let id = self.shared.ids.next_id();
         let transport: Arc<dyn Transport> = Arc::clone(&pipe) as Arc<dyn Transport>;
         let output = Arc::new(Output::new(id, transport));
-        let greeting = self.shared.greeting(id, [7; 16]);
-        let connection = Connection::new(greeting, output, IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let greeting = self.shared.greeting(id, Service::Jms, [7; 16]);
+        let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+        let info = Arc::new(ConnectionInfo::new(id, peer, Service::Jms, None));
+        self.shared.connections.add(&info);
+        let connection = Connection::new(greeting, output, info);
         self.clients.push(Some(Client { connection, pipe }));
         self.clients.len() - 1
     }

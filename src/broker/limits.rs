@@ -21,3 +21,6 @@ pub(super) const UNIQUE_IDS_MAX: i32 = 10_000;
 
 /// Most lines a port mapper reads from one peer, and the longest it cares about.
 pub(super) const PORT_MAPPER_LINES_MAX: usize = 6;
+
+/// Connections of administrators beyond those that are a setting.
+pub(super) const ADMIN_CONNECTIONS_EXTRA: usize = 16;

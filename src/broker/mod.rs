@@ -22,6 +22,7 @@ mod client_ids;
 mod command;
 mod config;
 mod connection;
+mod connections;
 mod consumer;
 #[allow(dead_code, reason = "not all of it is called yet")]
 mod dead;

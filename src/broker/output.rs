@@ -30,6 +30,7 @@ use crate::{
 
 use super::{
     command::{Command, Leave},
+    connections::ConnectionInfo,
     consumer::Consumer,
     limits::OUTPUT_BYTES_MAX,
     stored::Stored,
@@ -89,6 +90,8 @@ enum Control {
     Recall,
     /// A consumer leaves: give back what was dispatched for it, then tell its destination.
     Leave(Arc<Consumer>, Leave, Option<Box<Packet>>),
+    /// Everything the connection had has left.
+    Gone(Arc<ConnectionInfo>),
     /// Write what is there, then end the stream.
     Finish,
     /// Nothing more can be written.
@@ -164,6 +167,11 @@ impl Output {
     pub(super) fn leave(&self, consumer: Arc<Consumer>, how: Leave, reply: Option<Packet>) {
         debug_assert!(consumer.is_closed());
         self.lanes.push_fast(Control::Leave(consumer, how, reply.map(Box::new)));
+    }
+
+    /// Nothing of the connection is left behind this.
+    pub(super) fn gone(&self, info: Arc<ConnectionInfo>) {
+        self.lanes.push_fast(Control::Gone(info));
     }
 
     /// Ends the stream behind what has been left so far.
@@ -265,6 +273,7 @@ impl Lane {
                     self.outbound.put_control(reply.raw());
                 }
             }
+            Control::Gone(info) => turn.shared.connections.remove(&info),
             Control::Finish => self.finish = true,
             Control::Abort => self.transport = None,
         }

@@ -17,7 +17,8 @@ use crate::{
 
 use super::{
     connection::{Connection, Fate},
-    limits::TURN_BYTES_MAX,
+    connections::{ConnectionInfo, Home, Kill, Service},
+    limits::{ADMIN_CONNECTIONS_EXTRA, TURN_BYTES_MAX},
     output::Output,
     port_mapper::{Inquiry, STEP_TIMEOUT, Stay},
     shared::Shared,
@@ -34,7 +35,23 @@ const PINGS_MAX: u32 = 6;
 #[derive(Debug)]
 pub(super) enum Mail {
     /// A connection to serve.
-    Serve(TcpStream, SocketAddr),
+    Serve(TcpStream, SocketAddr, Service),
+    /// End a connection.
+    Kill {
+        /// Its place.
+        key: Key,
+        /// Its id.
+        connection: i64,
+        /// Why.
+        why: Kill,
+    },
+    /// The connection that this one waited for is gone.
+    GoOn {
+        /// Its place.
+        key: Key,
+        /// Its id.
+        connection: i64,
+    },
     /// End in order.
     Shutdown,
 }
@@ -44,17 +61,17 @@ pub(super) type LoopMailbox = StdArc<Mailbox<Mail, PollWaker>>;
 
 /// What a listener is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Service {
+pub(super) enum Entrance {
     /// The port mapper.
     PortMapper,
-    /// The service for applications.
-    Jms,
+    /// A service.
+    Service(Service),
 }
 
 /// Who is at the other end.
 #[derive(Debug)]
 enum Peer {
-    Listener(TcpListener, Service),
+    Listener(TcpListener, Entrance),
     Inquiry(Inquiry),
     Client(Box<Client>),
 }
@@ -83,13 +100,15 @@ pub(super) struct Server {
     /// All loops, this one included, for handing out connections in turn.
     mailboxes: Vec<LoopMailbox>,
     next_loop: usize,
+    /// Which of the loops this is.
+    own: usize,
     port_table: Vec<u8>,
     /// When a shutdown ends whatever has not ended by itself.
     shutdown: Option<Instant>,
 }
 
 impl Server {
-    /// The `number`th loop.
+    /// The `number`th loop, from 1.
     pub(super) fn new(
         shared: Arc<Shared>,
         number: u16,
@@ -104,6 +123,7 @@ impl Server {
             unread: Vec::new(),
             mailboxes,
             next_loop: 0,
+            own: usize::from(number.saturating_sub(1)),
             port_table,
             shutdown: None,
         }
@@ -117,21 +137,21 @@ impl Server {
         &mut self,
         io: &Io,
         mut listener: TcpListener,
-        service: Service,
+        entrance: Entrance,
     ) -> io::Result<()> {
         io.register(&mut listener, self.peers.next_key())?;
-        self.peers.insert(Peer::Listener(listener, service));
+        self.peers.insert(Peer::Listener(listener, entrance));
         Ok(())
     }
 
     fn accept(&mut self, io: &mut Io, key: Key) {
         loop {
-            let Some(Peer::Listener(listener, service)) = self.peers.get_mut(key) else { return };
-            let (accepted, service) = (listener.accept(), *service);
+            let Some(Peer::Listener(listener, entrance)) = self.peers.get_mut(key) else { return };
+            let (accepted, entrance) = (listener.accept(), *entrance);
             match accepted {
-                Ok((stream, peer)) => match service {
-                    Service::PortMapper => self.inquire(io, stream),
-                    Service::Jms => self.hand_out(io, stream, peer),
+                Ok((stream, peer)) => match entrance {
+                    Entrance::PortMapper => self.inquire(io, stream),
+                    Entrance::Service(service) => self.hand_out(io, stream, peer, service),
                 },
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => return,
@@ -156,8 +176,13 @@ impl Server {
         io.set_deadline(key, STEP_TIMEOUT);
     }
 
-    fn hand_out(&mut self, io: &mut Io, stream: TcpStream, peer: SocketAddr) {
+    fn hand_out(&mut self, io: &mut Io, stream: TcpStream, peer: SocketAddr, service: Service) {
         let limit = self.shared.config.connections_max;
+        // When applications have taken all places, administrators still find one.
+        let limit = match service {
+            Service::Jms => limit,
+            Service::Admin => limit.saturating_add(ADMIN_CONNECTIONS_EXTRA),
+        };
         if self.shared.stats.connections() >= limit as u64 {
             return tracing::warn!(%peer, limit, "refused: too many connections");
         }
@@ -166,13 +191,13 @@ impl Server {
         self.next_loop = (to + 1) % self.mailboxes.len();
         if to == 0 {
             // The loop that accepts is the first one.
-            self.serve(io, stream, peer);
+            self.serve(io, stream, peer, service);
         } else {
-            self.mailboxes[to].send(Mail::Serve(stream, peer));
+            self.mailboxes[to].send(Mail::Serve(stream, peer, service));
         }
     }
 
-    fn serve(&mut self, io: &mut Io, mut stream: TcpStream, peer: SocketAddr) {
+    fn serve(&mut self, io: &mut Io, mut stream: TcpStream, peer: SocketAddr, service: Service) {
         let key = self.peers.next_key();
         let mut nonce = [0; 16];
         let ready = io
@@ -186,8 +211,11 @@ impl Server {
         let transport = tcp(stream);
         let connection_id = self.shared.ids.next_id();
         let output = Arc::new(Output::new(connection_id, Arc::clone(&transport)));
-        let greeting = self.shared.greeting(connection_id, nonce);
-        let connection = Connection::new(greeting, output, peer.ip());
+        let greeting = self.shared.greeting(connection_id, service, nonce);
+        let home = Home { mailbox: StdArc::clone(&self.mailboxes[self.own]), key };
+        let info = Arc::new(ConnectionInfo::new(connection_id, peer, service, Some(home)));
+        self.shared.connections.add(&info);
+        let connection = Connection::new(greeting, output, info);
         self.peers.insert(Peer::Client(Box::new(Client {
             connection,
             transport,
@@ -197,13 +225,17 @@ impl Server {
             closing: false,
         })));
         io.set_deadline(key, self.shared.config.login_timeout);
-        tracing::debug!(connection = connection_id, %peer, "accepted");
+        tracing::debug!(connection = connection_id, %peer, service = service.name(), "accepted");
     }
 
     /// Reads one client's share of a turn.
     fn read(&mut self, io: &mut Io, key: Key) {
         let Self { shared, peers, carry, buffer, unread, .. } = self;
         let Some(Peer::Client(client)) = peers.get_mut(key) else { return };
+        if client.connection.is_waiting() {
+            // It is read when it goes on.
+            return;
+        }
         let mut turn = Turn::new(io.wall_ms(), shared, carry);
         let mut budget = TURN_BYTES_MAX;
         let lost = loop {
@@ -220,6 +252,9 @@ impl Server {
                         client.connection.end(false, &mut turn);
                         io.set_deadline(key, CLOSE_TIMEOUT);
                     }
+                    if client.connection.is_waiting() {
+                        break false;
+                    }
                     if !(may_have_more || client.read_to_end) {
                         break false;
                     }
@@ -234,6 +269,47 @@ impl Server {
         };
         if lost {
             self.drop_client(io, key);
+        }
+    }
+
+    /// Ends a connection because somebody said so.
+    fn kill(&mut self, io: &mut Io, key: Key, connection: i64, why: Kill) {
+        let Self { shared, peers, carry, .. } = &mut *self;
+        let Some(Peer::Client(client)) = peers.get_mut(key) else { return };
+        if client.connection.id() != connection {
+            return;
+        }
+        match why {
+            Kill::Replaced => {
+                tracing::info!(connection, "its client has come back on another connection");
+                self.drop_client(io, key);
+            }
+            Kill::Administrator if client.closing => {}
+            Kill::Administrator => {
+                tracing::info!(connection, "ended by an administrator");
+                let mut turn = Turn::new(io.wall_ms(), shared, carry);
+                let text = "ended by an administrator";
+                client.connection.say_goodbye(Goodbye::Killed, text, &mut turn);
+                self.close(io, key);
+            }
+        }
+    }
+
+    /// The connection that one waited for is gone.
+    fn go_on(&mut self, io: &mut Io, key: Key, connection: i64) {
+        let Self { shared, peers, carry, unread, .. } = &mut *self;
+        let Some(Peer::Client(client)) = peers.get_mut(key) else { return };
+        let waits = client.connection.id() == connection && client.connection.is_waiting();
+        if !waits || client.closing {
+            return;
+        }
+        let mut turn = Turn::new(io.wall_ms(), shared, carry);
+        let fate = client.connection.go_on(&mut turn);
+        turn.hand_in();
+        // What arrived meanwhile has used up its edge.
+        unread.push(key);
+        if fate == Fate::Closing {
+            self.close(io, key);
         }
     }
 
@@ -334,8 +410,12 @@ impl Handler for Server {
 
     fn mail(&mut self, io: &mut Io, mail: Mail) {
         match mail {
-            Mail::Serve(stream, peer) if self.shutdown.is_none() => self.serve(io, stream, peer),
+            Mail::Serve(stream, peer, service) if self.shutdown.is_none() => {
+                self.serve(io, stream, peer, service);
+            }
             Mail::Serve(..) => self.shared.stats.disconnected(),
+            Mail::Kill { key, connection, why } => self.kill(io, key, connection, why),
+            Mail::GoOn { key, connection } => self.go_on(io, key, connection),
             Mail::Shutdown => self.begin_shutdown(io),
         }
     }

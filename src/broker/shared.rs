@@ -9,13 +9,11 @@ use super::{
     client_ids::ClientIds,
     config::{Administered, BrokerConfig},
     connection::CONNECTION_CREDIT,
+    connections::{Connections, Service},
     ids::Ids,
     registry::Registry,
     stats::Stats,
 };
-
-/// Name of the service for applications.
-pub(super) const SERVICE: &str = "jms";
 
 /// Shared by all loops.
 #[derive(Debug)]
@@ -24,6 +22,8 @@ pub(super) struct Shared {
     pub config: BrokerConfig,
     /// Who may log in.
     pub accounts: Accounts,
+    /// Who is connected.
+    pub connections: Connections,
     /// All destinations.
     pub registry: Registry,
     /// Makes ids.
@@ -54,6 +54,7 @@ impl Shared {
         Self {
             config,
             accounts,
+            connections: Connections::default(),
             registry,
             ids,
             stats: Stats::default(),
@@ -64,11 +65,16 @@ impl Shared {
     }
 
     /// What a new connection is told.
-    pub(super) fn greeting(&self, connection_id: i64, nonce: [u8; 16]) -> Greeting {
+    pub(super) fn greeting(
+        &self,
+        connection_id: i64,
+        service: Service,
+        nonce: [u8; 16],
+    ) -> Greeting {
         Greeting {
             connection_id,
             broker_session: self.broker_session,
-            service: SERVICE.into(),
+            service: service.name().into(),
             address_list: self.address_list.clone(),
             authentication: self.config.authentication,
             producer_credit: CONNECTION_CREDIT,

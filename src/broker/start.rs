@@ -23,11 +23,12 @@ use crate::{
 use super::{
     accounts::{Accounts, AccountsError},
     config::BrokerConfig,
+    connections::Service,
     consumer::Consumer,
     destination::{Destination, Kind},
     ids::Ids,
-    server::{LoopMailbox, Mail, Server, Service},
-    shared::{SERVICE, Shared},
+    server::{Entrance, LoopMailbox, Mail, Server},
+    shared::Shared,
 };
 
 /// Why a broker did not start. Nothing of it runs then.
@@ -83,6 +84,12 @@ impl BrokerBuilder {
         self
     }
 
+    /// Address of the `admin` service; default a free port of 127.0.0.1.
+    pub fn admin(&mut self, address: SocketAddr) -> &mut Self {
+        self.config.admin = address;
+        self
+    }
+
     /// Directory for the broker's files, made if it does not exist; default none. It holds the
     /// user file, and a lock that keeps a second broker out.
     pub fn data(&mut self, directory: impl Into<PathBuf>) -> &mut Self {
@@ -119,6 +126,7 @@ pub struct Broker {
     shared: Arc<Shared>,
     port_mapper: SocketAddr,
     jms: SocketAddr,
+    admin: SocketAddr,
     mailboxes: Vec<LoopMailbox>,
     threads: Vec<JoinHandle<()>>,
     /// Held for its lock.
@@ -142,11 +150,12 @@ impl Broker {
             None => Accounts::default(),
         };
         let (mapper, port_mapper) = bind(config.listen, "the port mapper")?;
-        let (service, jms) = bind(config.jms, "the service jms")?;
+        let (for_applications, jms) = bind(config.jms, "the service jms")?;
+        let (for_administrators, admin) = bind(config.admin, "the service admin")?;
         let mut random = [0; 2];
         getrandom::fill(&mut random).map_err(|error| StartError::Loop(io::Error::other(error)))?;
         let ids = Ids::new(u16::from_be_bytes(random), wall_ms(), jms);
-        let table = port_table(&config.name, port_mapper, jms)?;
+        let table = port_table(&config.name, port_mapper, jms, admin)?;
         let loops = config.loops.max(1);
         let idle = config.idle;
         let shared = Arc::new(Shared::new(config, accounts, ids, port_mapper));
@@ -158,15 +167,20 @@ impl Broker {
             shared,
             port_mapper,
             jms,
+            admin,
             mailboxes,
             threads: Vec::with_capacity(loops),
             _lock: lock,
         };
-        let mut listeners = Some((mapper, service));
+        let mut listeners = vec![
+            (mapper, Entrance::PortMapper),
+            (for_applications, Entrance::Service(Service::Jms)),
+            (for_administrators, Entrance::Service(Service::Admin)),
+        ];
         for (event_loop, number) in made.into_iter().zip(1_u16..) {
             // The first loop accepts for all. If one fails, dropping the broker ends the others.
             broker
-                .spawn(event_loop, number, listeners.take(), table.clone())
+                .spawn(event_loop, number, std::mem::take(&mut listeners), table.clone())
                 .map_err(StartError::Loop)?;
         }
         Ok(broker)
@@ -176,14 +190,13 @@ impl Broker {
         &mut self,
         mut event_loop: EventLoop<Mail>,
         number: u16,
-        listeners: Option<(TcpListener, TcpListener)>,
+        listeners: Vec<(TcpListener, Entrance)>,
         table: Vec<u8>,
     ) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
         let mut server = Server::new(shared, number, self.mailboxes.clone(), table);
-        if let Some((mapper, service)) = listeners {
-            server.listen(event_loop.io(), mapper, Service::PortMapper)?;
-            server.listen(event_loop.io(), service, Service::Jms)?;
+        for (listener, entrance) in listeners {
+            server.listen(event_loop.io(), listener, entrance)?;
         }
         let run = move || {
             if let Err(error) = event_loop.run(&mut server) {
@@ -205,6 +218,12 @@ impl Broker {
     #[must_use]
     pub const fn jms_address(&self) -> SocketAddr {
         self.jms
+    }
+
+    /// Where the `admin` service listens.
+    #[must_use]
+    pub const fn admin_address(&self) -> SocketAddr {
+        self.admin
     }
 
     /// What is going on now. Takes no lock; the numbers are each true for some instant of the call.
@@ -250,7 +269,7 @@ impl Drop for Broker {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BrokerSnapshot {
-    /// Connections of applications.
+    /// Connections of applications and administrators.
     pub connections: u64,
     /// Messages that expired since the start.
     pub expired: u64,
@@ -357,6 +376,7 @@ fn port_table(
     instance: &str,
     port_mapper: SocketAddr,
     jms: SocketAddr,
+    admin: SocketAddr,
 ) -> Result<Vec<u8>, StartError> {
     let entry = |name: &str, kind: &str, address: SocketAddr| TableEntry {
         name: name.into(),
@@ -370,7 +390,8 @@ fn port_table(
         packet_version: VERSION.to_string(),
         services: vec![
             entry("portmapper", "PORTMAPPER", port_mapper),
-            entry(SERVICE, "NORMAL", jms),
+            entry(Service::Admin.name(), "ADMIN", admin),
+            entry(Service::Jms.name(), "NORMAL", jms),
         ],
     };
     Ok(table.encode()?)

@@ -75,6 +75,7 @@ Examples:
 Prints one line for each address it listens at, as in
   port mapper 127.0.0.1:7676
   service jms 127.0.0.1:41234
+  service admin 127.0.0.1:41235
 and then `ready`. Messages, persistent ones too, are kept in memory only.
 --settings lists what can stand in the file. Attributes of destinations stand there
 as [destination] for all that are made on first use, [queue] and [topic] for those of
@@ -94,6 +95,10 @@ pub(super) struct BrokerArguments {
     /// Address of the message service [default: 127.0.0.1:0, a free port]
     #[arg(short, long, value_name = "HOST:PORT")]
     pub(super) jms: Option<String>,
+
+    /// Address of the service for administrators [default: 127.0.0.1:0, a free port]
+    #[arg(short, long, value_name = "HOST:PORT")]
+    pub(super) admin: Option<String>,
 
     /// Directory with the user file, made if it is missing, and locked against a second broker
     #[arg(short, long, value_name = "DIR")]

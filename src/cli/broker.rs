@@ -29,6 +29,7 @@ pub(super) fn run(arguments: &BrokerArguments, output: &mut Output) -> Result<()
     output.line(&format!("tidegate broker {}", env!("CARGO_PKG_VERSION")))?;
     output.line(&format!("port mapper {}", broker.port_mapper_address()))?;
     output.line(&format!("service jms {}", broker.jms_address()))?;
+    output.line(&format!("service admin {}", broker.admin_address()))?;
     output.line("all messages, persistent ones too, are kept in memory only")?;
     output.line("ready, SIGINT or SIGTERM stops it")?;
     output.flush()?;
@@ -58,8 +59,12 @@ fn settings(arguments: &BrokerArguments) -> Result<BrokerConfig, Failure> {
         Some(path) => BrokerConfig::from_file(path).map_err(usage)?,
         None => BrokerConfig::default(),
     };
-    let options =
-        [("listen", &arguments.listen), ("jms", &arguments.jms), ("loops", &arguments.loops)];
+    let options = [
+        ("listen", &arguments.listen),
+        ("jms", &arguments.jms),
+        ("admin", &arguments.admin),
+        ("loops", &arguments.loops),
+    ];
     for (name, value) in options {
         if let Some(value) = value {
             config.set(name, value).map_err(usage)?;

@@ -16,6 +16,8 @@
 //! # Source
 //! The wire protocol: connection life cycle, packet types, errors.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 
 use super::auth;
@@ -43,6 +45,8 @@ pub const BLOCK_LEN: usize = 8 + MessageId::LEN;
 pub enum Goodbye {
     /// The broker shuts down.
     Shutdown = 1,
+    /// An administrator ended the connection.
+    Killed = 3,
     /// A violation of the protocol, or a failed login.
     Fatal = 4,
     /// Something else.
@@ -56,7 +60,7 @@ pub struct Greeting {
     pub connection_id: i64,
     /// Id of this run of the broker.
     pub broker_session: i64,
-    /// Name of the service, `jms`.
+    /// Name of the service, `jms` or `admin`.
     pub service: String,
     /// Addresses of the broker, as a client would write them.
     pub address_list: String,
@@ -302,7 +306,8 @@ pub enum Step {
     Send(PacketBuilder),
     /// Carry this out, and reply there.
     Carry(ReplyTo, Request),
-    /// The user is logged in.
+    /// The user has proved who they are. What follows, the reply among it, may be held back until
+    /// an older connection of the same client is gone.
     LoggedIn(String),
     /// Say goodbye, if a reason is given, and close.
     Close(Option<(Goodbye, String)>),
@@ -322,13 +327,13 @@ enum Phase {
 pub struct Inbound {
     greeting: Greeting,
     phase: Phase,
-    metering: Option<i32>,
+    hello: Hello,
 }
 
 impl Inbound {
     /// A connection nobody has spoken on.
     pub fn new(greeting: Greeting) -> Self {
-        Self { greeting, phase: Phase::Hello, metering: None }
+        Self { greeting, phase: Phase::Hello, hello: Hello::default() }
     }
 
     /// Whether the login is done.
@@ -336,9 +341,9 @@ impl Inbound {
         matches!(self.phase, Phase::Open)
     }
 
-    /// Size of a metered batch, as asked for in HELLO.
-    pub const fn metering(&self) -> Option<i32> {
-        self.metering
+    /// What HELLO said.
+    pub const fn hello(&self) -> &Hello {
+        &self.hello
     }
 
     /// A stream that is none of packets: what to say before closing.
@@ -393,7 +398,7 @@ impl Inbound {
                 self.phase = Phase::Closed;
                 steps.push(Step::Carry(reply, Request::Goodbye));
             }
-            (Phase::Hello, PacketType::HELLO) => self.hello(&packet, &reply, steps),
+            (Phase::Hello, PacketType::HELLO) => self.greet(&packet, &reply, steps),
             (_, PacketType::HELLO) => {
                 steps.push(Step::Send(reply.refuse(Status::ERROR, "HELLO was said before")));
                 self.close("HELLO was said before".into(), steps);
@@ -418,28 +423,29 @@ impl Inbound {
         }
     }
 
-    fn hello(&mut self, packet: &Packet, reply: &ReplyTo, steps: &mut Vec<Step>) {
-        let wish = packet.properties().and_then(|table| Wish::read(&table));
-        let wish = match wish {
-            Ok(wish) => wish,
+    fn greet(&mut self, packet: &Packet, reply: &ReplyTo, steps: &mut Vec<Step>) {
+        let read = packet.properties().and_then(|table| {
+            Ok((Hello::read(&table)?, table.string("JMQAuthType")?.map(Cow::into_owned)))
+        });
+        let (hello, authentication) = match read {
+            Ok(read) => read,
             Err(error) => {
                 steps.push(Step::Send(reply.refuse(Status::ERROR, &error.to_string())));
                 return self.close(error.to_string(), steps);
             }
         };
-        if wish.level > PROTOCOL_LEVEL {
-            let refusal = format!("protocol level {} is above {PROTOCOL_LEVEL}", wish.level);
+        if hello.level > PROTOCOL_LEVEL {
+            let refusal = format!("protocol level {} is above {PROTOCOL_LEVEL}", hello.level);
             let answer =
                 reply.refuse(Status::BAD_VERSION, &refusal).int("JMQProtocolLevel", PROTOCOL_LEVEL);
             steps.push(Step::Send(answer));
             return self.close(refusal, steps);
         }
-        self.metering = wish.metering;
         let greeting = &self.greeting;
         let answer = reply
             .with(Status::OK)
             .long("JMQConnectionID", greeting.connection_id)
-            .int("JMQProtocolLevel", wish.level)
+            .int("JMQProtocolLevel", hello.level)
             .string("JMQVersion", PRODUCT_VERSION)
             .string("JMQService", &greeting.service)
             .long("JMQBrokerSessionID", greeting.broker_session)
@@ -449,10 +455,9 @@ impl Inbound {
             .long("JMQBytes", greeting.producer_credit_bytes)
             .long("JMQMaxMsgBytes", greeting.message_bytes_max);
         steps.push(Step::Send(answer));
-        let Some(kind) = wish
-            .authentication
-            .as_deref()
-            .map_or(Some(greeting.authentication), Authentication::named)
+        self.hello = hello;
+        let Some(kind) =
+            authentication.as_deref().map_or(Some(greeting.authentication), Authentication::named)
         else {
             let refusal = PacketBuilder::new(PacketType::AUTHENTICATE_REQUEST)
                 .consumer_id(reply.header.consumer_id)
@@ -484,8 +489,8 @@ impl Inbound {
         match self.proof(wanted, packet, accounts) {
             Ok(user) => {
                 self.phase = Phase::Open;
-                steps.push(Step::Send(reply.with(Status::OK)));
                 steps.push(Step::LoggedIn(user));
+                steps.push(Step::Send(reply.with(Status::OK)));
             }
             Err(reason) => {
                 steps.push(Step::Send(reply.refuse(Status::INVALID_LOGIN, &reason)));
@@ -528,21 +533,33 @@ impl Inbound {
     }
 }
 
-/// What a HELLO asks for.
-#[derive(Debug)]
-struct Wish {
-    level: i32,
-    metering: Option<i32>,
-    authentication: Option<String>,
+/// What a client says about itself in HELLO.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Hello {
+    /// Its protocol level.
+    pub level: i32,
+    /// Wanted size of a metered batch.
+    pub metering: Option<i32>,
+    /// Whether it may come back after a lost connection.
+    pub reconnectable: bool,
+    /// Milliseconds between its tries to come back.
+    pub reconnect_interval: Option<i64>,
+    /// The connection it lost.
+    pub previous: Option<i64>,
+    /// Its own description.
+    pub user_agent: String,
 }
 
-impl Wish {
+impl Hello {
     fn read(table: &PropertyTable<'_>) -> Result<Self, PropertyError> {
         Ok(Self {
             level: table.int("JMQProtocolLevel")?.unwrap_or(LEVEL_UNSAID),
             // Two names for one thing; a client that sends both means the first.
             metering: table.int("JMQSize")?.or(table.int("JMQRBufferSize")?),
-            authentication: table.string("JMQAuthType")?.map(|name| name.into_owned()),
+            reconnectable: table.boolean("JMQReconnectable")?.unwrap_or(false),
+            reconnect_interval: table.long("JMQInterval")?.filter(|&interval| interval > 0),
+            previous: table.long("JMQConnectionID")?,
+            user_agent: table.string("JMQUserAgent")?.map(Cow::into_owned).unwrap_or_default(),
         })
     }
 }

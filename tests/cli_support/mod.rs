@@ -204,6 +204,7 @@ pub struct TestBroker {
     pub running: Running,
     pub port_mapper: String,
     pub service: String,
+    pub admin: String,
 }
 
 impl TestBroker {
@@ -218,8 +219,9 @@ impl TestBroker {
         let running = Running::start(tidegate(own.into_iter().chain(more)));
         let port_mapper = running.line("port mapper ");
         let service = running.line("service jms ");
+        let admin = running.line("service admin ");
         running.line("ready");
-        Self { running, port_mapper, service }
+        Self { running, port_mapper, service, admin }
     }
 
     /// The address a client uses, through the port mapper.

@@ -33,6 +33,14 @@ pub struct Raw {
 }
 
 impl Raw {
+    /// Connects and logs in to the admin service as `admin`.
+    pub fn administer(address: SocketAddr) -> Self {
+        let mut raw = Self::connect(address);
+        assert_eq!(status(&raw.hello(0)), 200);
+        assert_eq!(status(&raw.authenticate("admin", "admin")), 200);
+        raw
+    }
+
     /// Connects and says nothing.
     pub fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("the broker listens");

@@ -9,7 +9,7 @@ mod producing;
 mod sessions;
 mod settling;
 
-use std::{collections::HashMap, net::IpAddr};
+use std::{collections::HashMap, time::Duration};
 
 use bytes::Bytes;
 
@@ -25,6 +25,7 @@ use crate::{
 
 use super::{
     command::{Command, Leave},
+    connections::{ConnectionInfo, Profile},
     consumer::{Consumer, SessionState},
     destination::Destination,
     limits::{PER_CONNECTION_MAX, UNIQUE_IDS_MAX},
@@ -35,6 +36,9 @@ use super::{
 
 /// Messages a connection may send before it marks one with F and asks for more.
 pub(super) const CONNECTION_CREDIT: i32 = 5000;
+
+/// Time between the tries of a client to come back, if it says nothing about it.
+const RECONNECT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A request that is refused: with which status, and why.
 type Refusal = (Status, String);
@@ -64,7 +68,8 @@ pub(super) struct Connection {
     inbound: Inbound,
     decoder: Decoder,
     output: Arc<Output>,
-    peer: IpAddr,
+    /// How others see this connection.
+    info: Arc<ConnectionInfo>,
     started: bool,
     sessions: HashMap<i64, Session>,
     /// Consumers by id, with their session's. Closed ones stay while messages of theirs may still
@@ -79,17 +84,20 @@ pub(super) struct Connection {
     /// Where the last message went.
     last: Option<Arc<Destination>>,
     steps: Vec<Step>,
+    /// Steps that wait until an older connection of the same client is gone, as does every packet
+    /// behind them.
+    held: Option<Vec<Step>>,
 }
 
 impl Connection {
     /// A connection nobody has spoken on.
-    pub(super) fn new(greeting: Greeting, output: Arc<Output>, peer: IpAddr) -> Self {
+    pub(super) fn new(greeting: Greeting, output: Arc<Output>, info: Arc<ConnectionInfo>) -> Self {
         Self {
             id: greeting.connection_id,
             inbound: Inbound::new(greeting),
             decoder: Decoder::new(PACKET_BEFORE_LOGIN_BYTES_MAX),
             output,
-            peer,
+            info,
             started: false,
             sessions: HashMap::new(),
             consumers: HashMap::new(),
@@ -99,12 +107,30 @@ impl Connection {
             client_id: None,
             last: None,
             steps: Vec::new(),
+            held: None,
         }
+    }
+
+    /// Its id.
+    pub(super) const fn id(&self) -> i64 {
+        self.id
     }
 
     /// Whether the login is done.
     pub(super) const fn is_logged_in(&self) -> bool {
         self.inbound.is_open()
+    }
+
+    /// Whether it waits for an older connection to go: what arrives is left unread.
+    pub(super) const fn is_waiting(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// Whether its client may come back after it was lost, and how long after.
+    pub(super) fn may_come_back(&self) -> Option<Duration> {
+        let hello = self.inbound.hello();
+        let interval = hello.reconnect_interval.map(i64::unsigned_abs).map(Duration::from_millis);
+        hello.reconnectable.then(|| interval.unwrap_or(RECONNECT_INTERVAL))
     }
 
     /// Its output.
@@ -115,6 +141,23 @@ impl Connection {
     /// Takes bytes that arrived.
     pub(super) fn receive(&mut self, bytes: Bytes, turn: &mut Turn<'_>) -> Fate {
         self.decoder.feed(bytes);
+        if self.is_waiting() {
+            return Fate::Open;
+        }
+        self.take_packets(turn)
+    }
+
+    /// The older connection is gone: goes on with the login and what came behind it.
+    pub(super) fn go_on(&mut self, turn: &mut Turn<'_>) -> Fate {
+        for step in self.held.take().unwrap_or_default() {
+            if self.carry_out(step, turn) == Fate::Closing {
+                return Fate::Closing;
+            }
+        }
+        self.receive(Bytes::new(), turn)
+    }
+
+    fn take_packets(&mut self, turn: &mut Turn<'_>) -> Fate {
         loop {
             let mut steps = std::mem::take(&mut self.steps);
             match self.decoder.next_frame() {
@@ -123,7 +166,7 @@ impl Connection {
                     return Fate::Open;
                 }
                 Ok(Some(Frame::Packet(packet))) => {
-                    let accounts = turn.shared.accounts.from(self.peer);
+                    let accounts = turn.shared.accounts.of(self.info.peer.ip(), self.info.service);
                     self.inbound.handle_packet(packet, &accounts, &mut steps);
                 }
                 Ok(Some(Frame::Oversized(header))) => {
@@ -132,15 +175,21 @@ impl Connection {
                 }
                 Err(error) => {
                     turn.shared.stats.violation();
-                    tracing::warn!(connection = self.id, peer = %self.peer, %error, "no packets; closing");
+                    tracing::warn!(connection = self.id, peer = %self.info.peer, %error, "no packets; closing");
                     self.inbound.handle_garbage(error, &mut steps);
                 }
             }
-            for step in steps.drain(..) {
+            let mut left = steps.drain(..);
+            while let Some(step) = left.next() {
                 if self.carry_out(step, turn) == Fate::Closing {
                     return Fate::Closing;
                 }
+                if let Some(held) = &mut self.held {
+                    held.extend(left);
+                    return Fate::Open;
+                }
             }
+            drop(left);
             self.steps = steps;
         }
     }
@@ -159,7 +208,18 @@ impl Connection {
             Step::LoggedIn(user) => {
                 tracing::debug!(connection = self.id, %user, "logged in");
                 self.decoder.set_limit(turn.shared.config.packet_bytes_max);
-                self.output.set_meter(Meter::from_wire(self.inbound.metering()));
+                let hello = self.inbound.hello();
+                self.output.set_meter(Meter::from_wire(hello.metering));
+                let user_agent = hello.user_agent.clone();
+                let profile = Profile { user: user.clone(), user_agent, client_id: None };
+                self.info.set_profile(profile);
+                // Only its own user may end it.
+                let previous = hello.previous.and_then(|id| turn.shared.connections.find(id));
+                let previous =
+                    previous.filter(|old| old.id != self.id && old.profile().user == user);
+                if previous.is_some_and(|old| old.make_way_for(&self.info)) {
+                    self.held = Some(Vec::new());
+                }
                 self.user = user;
             }
             Step::Close(goodbye) => {
@@ -194,7 +254,8 @@ impl Connection {
         let packet = PacketBuilder::new(PacketType::GOODBYE)
             .int("JMQGoodbyeReason", reason as i32)
             .string("JMQGoodbyeReasonString", text)
-            .boolean("JMQExit", false);
+            // Whoever was thrown out must not come back by itself.
+            .boolean("JMQExit", reason == Goodbye::Killed);
         turn.send_packet(&self.output, packet);
     }
 
@@ -222,6 +283,9 @@ impl Connection {
         if let Some(id) = self.client_id.take() {
             turn.shared.client_ids.release(&id, self.id);
         }
+        turn.hand_in();
+        self.output.gone(Arc::clone(&self.info));
+        turn.touch_output(&self.output);
     }
 
     fn request(

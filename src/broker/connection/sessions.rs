@@ -9,6 +9,7 @@ use crate::{
 use super::{
     super::{
         command::{Command, Leave},
+        connections::Profile,
         consumer::{Consumer, SessionState},
         turn::Turn,
     },
@@ -115,6 +116,8 @@ impl Connection {
         if let Some(old) = self.client_id.take().filter(|old| Some(old) != new.as_ref()) {
             ids.release(&old, self.id);
         }
+        let profile = Profile { client_id: new.clone(), ..(*self.info.profile()).clone() };
+        self.info.set_profile(profile);
         self.client_id = new;
         Ok(to.with(Status::OK))
     }
