@@ -1,103 +1,60 @@
 //! The client says what the reference client said: recorded conversations are played again, the
 //! broker's side from the recording, and each packet of ours is compared with the recorded one.
-#![cfg(feature = "client")]
+#![cfg(all(feature = "client", feature = "cli"))]
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 #[path = "support/scripted.rs"]
 mod scripted;
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    fs::File,
-    io::BufReader,
-    path::Path,
-    time::Duration,
-};
+#[path = "support/replay.rs"]
+mod replay;
 
-use bytes::BytesMut;
-use scripted::{DEADLINE, Peer, Scripted, queue};
+use std::time::Duration;
+
+use replay::{recording, replay, replay_lines};
+use scripted::{DEADLINE, queue};
 use tidegate::{
-    client::{AcknowledgeMode, Connection, ConnectionFactory},
-    message::{DeliveryMode, Message},
+    client::{AcknowledgeMode, Connection, Consumer, Session, SessionError},
+    message::{DeliveryMode, Destination, Message},
     wire::{
-        Flags, Packet, PacketType,
-        capture::{CaptureLine, Direction, read_capture},
+        PacketType,
+        capture::{CaptureLine, Direction},
     },
 };
 
-fn recording(name: &str) -> Vec<CaptureLine> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors").join(name);
-    let file = BufReader::new(File::open(path).unwrap());
-    read_capture(file).map(Result::unwrap).filter(|line| line.event.is_none()).collect()
+fn next(consumer: &Consumer) -> Message {
+    consumer.receive_timeout(DEADLINE).unwrap().expect("a message comes in time")
 }
 
-/// Plays the broker's side of a recording and compares the client's.
-fn play(peer: &mut Peer, lines: &[CaptureLine]) {
-    // Their reply ids, and ours.
-    let mut ids: HashMap<i64, i64> = HashMap::new();
-    for line in lines {
-        let recorded = line.packet().unwrap().unwrap();
-        let header = *recorded.header();
-        if line.direction == Direction::ToBroker {
-            let ours = peer.packet();
-            compare(line.number, &ours, &recorded);
-            ids.insert(header.consumer_id, ours.header().consumer_id);
-            continue;
-        }
-        let mut bytes = BytesMut::from(&recorded.raw()[..]);
-        if header.packet_type.is_reply() {
-            bytes[64..72].copy_from_slice(&ids[&header.consumer_id].to_be_bytes());
-        }
-        peer.write(&bytes);
+fn text(message: &Message) -> String {
+    message.body_text().unwrap().unwrap_or_default().into_owned()
+}
+
+/// Sends texts `m0`, `m1` and so on with a producer of its own.
+fn send(session: &Session, to: &Destination, count: u32, mode: DeliveryMode) {
+    let mut producer = session.create_producer(to).unwrap();
+    producer.set_delivery_mode(mode);
+    for n in 0..count {
+        producer.send(Message::text(format!("m{n}"))).unwrap();
     }
+    producer.close().unwrap();
 }
 
-fn compare(line: u64, ours: &Packet, recorded: &Packet) {
-    let (a, b) = (ours.header(), recorded.header());
-    assert_eq!(a.packet_type, b.packet_type, "line {line}");
-    assert_eq!((a.flags, a.priority), (b.flags, b.priority), "line {line}");
-    let wants_reply = a.flags.contains(Flags::ACKNOWLEDGE);
-    assert_eq!(a.consumer_id != 0, wants_reply, "line {line}: reply id");
-    assert_eq!(ours.variable().unwrap(), recorded.variable().unwrap(), "line {line}");
-    match a.packet_type {
-        // We say "all that were not seen" where nothing seen is unacknowledged; same effect.
-        PacketType::DELETE_CONSUMER if scripted::int(ours, "JMQBodyType") == Some(0) => {}
-        // Who we are, and how we prove it, differs.
-        PacketType::HELLO | PacketType::AUTHENTICATE => {
-            assert_eq!(names(ours), names(recorded), "line {line}");
-        }
-        _ => {
-            assert_eq!(values(ours), values(recorded), "line {line}");
-            assert_eq!(ours.body_bytes(), recorded.body_bytes(), "line {line}");
-        }
-    }
-}
-
-fn names(packet: &Packet) -> BTreeSet<(String, i16)> {
-    let table = packet.properties().unwrap();
-    table.iter().map(|property| (property.name_text().into_owned(), property.kind)).collect()
-}
-
-fn values(packet: &Packet) -> BTreeSet<String> {
-    let table = packet.properties().unwrap().to_owned();
-    table.iter().map(|(name, value)| format!("{name} {} {value}", value.kind())).collect()
-}
-
-/// Runs a scenario against a recording; what it returns is dropped after the connection is closed.
+/// Runs a scenario of one connection against a recording; what it returns is dropped after the
+/// connection is closed.
 fn scenario<R>(
     name: &'static str,
     attributes: &[(&str, &str)],
     run: impl FnOnce(&Connection) -> R,
 ) {
-    let broker = Scripted::start(move |peer| play(peer, &recording(name)));
-    let mut factory: ConnectionFactory = broker.factory();
-    factory.set_attribute("imqConsumerFlowLimit", "1000").unwrap();
-    factory.set_attributes(attributes.iter().copied()).unwrap();
-    let connection = factory.create_connection().unwrap();
-    let kept = run(&connection);
-    connection.close().unwrap();
-    drop(kept);
-    broker.join();
+    replay(name, |factory| {
+        let mut factory = factory.clone();
+        factory.set_attributes(attributes.iter().copied()).unwrap();
+        let connection = factory.create_connection().unwrap();
+        let kept = run(&connection);
+        connection.close().unwrap();
+        kept
+    });
 }
 
 #[test]
@@ -180,4 +137,162 @@ fn without_prefetch_a_message_is_asked_for_only_when_the_application_comes_for_i
         assert!(consumer.receive_timeout(Duration::from_millis(20)).unwrap().is_none());
         (sending, session, consumer)
     });
+}
+
+#[test]
+fn acknowledging_one_message_is_said_as_the_java_client_says_it() {
+    scenario("ack_client_single_ext.jsonl", &[], |connection| {
+        let sending = connection.create_session(AcknowledgeMode::Auto).unwrap();
+        let session = connection.create_session(AcknowledgeMode::Client).unwrap();
+        let queue = queue("cap.q.single");
+        send(&sending, &queue, 3, DeliveryMode::Persistent);
+        let consumer = session.create_consumer(&queue).unwrap();
+        connection.start().unwrap();
+        let messages = [next(&consumer), next(&consumer)];
+        session.acknowledge_message(&messages[1]).unwrap();
+        drop(next(&consumer));
+        consumer.close().unwrap();
+        session.close().unwrap();
+        let session = connection.create_session(AcknowledgeMode::Auto).unwrap();
+        let consumer = session.create_consumer(&queue).unwrap();
+        for wanted in ["m0", "m2"] {
+            let message = next(&consumer);
+            assert_eq!((text(&message).as_str(), message.is_redelivered()), (wanted, true));
+        }
+        (sending, consumer)
+    });
+}
+
+#[test]
+fn a_session_that_never_acknowledges_is_said_as_the_java_client_says_it() {
+    scenario("ack_none.jsonl", &[], |connection| {
+        let sending = connection.create_session(AcknowledgeMode::Auto).unwrap();
+        let session = connection.create_session(AcknowledgeMode::NoAcknowledge).unwrap();
+        let queue = queue("cap.q.noack");
+        send(&sending, &queue, 3, DeliveryMode::NonPersistent);
+        let consumer = session.create_consumer(&queue).unwrap();
+        connection.start().unwrap();
+        for n in 0..3 {
+            assert_eq!(text(&next(&consumer)), format!("m{n}"));
+        }
+        // The broker has forgotten them, so nothing goes back.
+        assert!(matches!(session.recover(), Err(SessionError::IllegalState(_))));
+        session.acknowledge().unwrap();
+        (sending, consumer)
+    });
+}
+
+#[test]
+fn a_delivery_delay_is_said_as_the_java_client_says_it() {
+    scenario("delivery_delay.jsonl", &[], |connection| {
+        let session = connection.create_session(AcknowledgeMode::Auto).unwrap();
+        let queue = queue("cap.q.delay");
+        let consumer = session.create_consumer(&queue).unwrap();
+        connection.start().unwrap();
+        let mut producer = session.create_producer(&queue).unwrap();
+        producer.set_delivery_delay(Some(Duration::from_millis(800)));
+        producer.send(Message::text("later")).unwrap();
+        producer.set_delivery_delay(None);
+        producer.send(Message::text("now")).unwrap();
+        assert_eq!(text(&next(&consumer)), "now");
+        let message = next(&consumer);
+        assert_eq!(text(&message), "later");
+        assert_eq!(message.delivery_time().unwrap() - message.timestamp().unwrap(), 800);
+        (consumer, producer)
+    });
+}
+
+#[test]
+fn a_message_that_expired_while_it_waited_is_reported_as_the_java_client_reports_it() {
+    let mut lines = recording("expiry_in_client_buffer.jsonl");
+    for line in &mut lines {
+        let Some(packet) = line.packet() else { continue };
+        let header = *packet.unwrap().header();
+        if line.direction == Direction::ToClient && header.expiration != 0 {
+            // Long past, whatever the clock here says.
+            let mut bytes = line.bytes.to_vec();
+            bytes[12..20].copy_from_slice(&1_i64.to_be_bytes());
+            line.bytes = bytes.into();
+        }
+    }
+    replay_lines(lines, |factory| {
+        let connection = factory.create_connection().unwrap();
+        let session = connection.create_session(AcknowledgeMode::Auto).unwrap();
+        let queue = queue("cap.q.exp2");
+        let consumer = session.create_consumer(&queue).unwrap();
+        connection.start().unwrap();
+        let mut producer = session.create_producer(&queue).unwrap();
+        producer.set_time_to_live(Some(Duration::from_millis(300)));
+        producer.send(Message::text("short")).unwrap();
+        assert!(consumer.receive_timeout(Duration::from_millis(100)).unwrap().is_none());
+        connection.close().unwrap();
+        (consumer, producer)
+    });
+}
+
+#[test]
+fn a_producer_that_is_held_back_says_what_the_java_client_says() {
+    replay_lines(without_untimely_credit(recording("producer_flow.jsonl")), |factory| {
+        let (sending, receiving) =
+            (factory.create_connection().unwrap(), factory.create_connection().unwrap());
+        let session = sending.create_session(AcknowledgeMode::Auto).unwrap();
+        let other = receiving.create_session(AcknowledgeMode::Auto).unwrap();
+        let queue = queue("cap.flow");
+        let to = queue.clone();
+        let sender = std::thread::spawn(move || {
+            send(&session, &to, 30, DeliveryMode::NonPersistent);
+            session
+        });
+        let consumer = other.create_consumer(&queue).unwrap();
+        receiving.start().unwrap();
+        for n in 0..30 {
+            assert_eq!(text(&next(&consumer)), format!("m{n}"));
+        }
+        let session = sender.join().unwrap();
+        sending.close().unwrap();
+        receiving.close().unwrap();
+        (session, consumer)
+    });
+}
+
+/// Leaves out the credit that the recorded client had no time to use, and each credit of 0 that
+/// came when it was just using the one before: whether ours has the time is chance.
+fn without_untimely_credit(lines: Vec<CaptureLine>) -> Vec<CaptureLine> {
+    #[derive(Clone, Copy, PartialEq)]
+    enum Step {
+        Credit,
+        NoCredit,
+        Message,
+    }
+    let step = |line: &CaptureLine| {
+        let packet = line.packet()?.unwrap();
+        let kind = packet.header().packet_type;
+        if kind == PacketType::RESUME_FLOW && line.direction == Direction::ToClient {
+            let none = scripted::int(&packet, "JMQSize") == Some(0);
+            return Some(if none { Step::NoCredit } else { Step::Credit });
+        }
+        let sent = kind == PacketType::TEXT_MESSAGE && line.direction == Direction::ToBroker;
+        sent.then_some(Step::Message)
+    };
+    let steps: Vec<_> = lines.iter().map(step).collect();
+    let next_but = |at: usize, skipped: Step| {
+        steps[at + 1..].iter().flatten().copied().find(|step| *step != skipped)
+    };
+    let mut in_use = false;
+    let keep: Vec<bool> = (0..lines.len())
+        .map(|at| match steps[at] {
+            Some(Step::Credit) => {
+                in_use = next_but(at, Step::NoCredit) == Some(Step::Message);
+                in_use
+            }
+            Some(Step::NoCredit) => !in_use,
+            Some(Step::Message) => {
+                in_use = false;
+                true
+            }
+            None => true,
+        })
+        .collect();
+    let mut keep = keep.into_iter();
+    lines.into_iter().filter(|_| keep.next().unwrap()).collect()
 }

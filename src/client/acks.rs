@@ -9,7 +9,7 @@ use bytes::{BufMut as _, BytesMut};
 use super::{core::Core, error::RequestError, output::Push};
 use crate::{
     sync::{AtomicUsize, Inbox, Ordering},
-    wire::{Header, MessageId, PacketBuilder, PacketType},
+    wire::{Header, MessageId, PacketBuilder, PacketType, Padding, VariableHeader},
 };
 
 /// Messages of one lazy batch.
@@ -144,21 +144,32 @@ pub(super) enum Answer {
     None,
 }
 
-/// Acknowledges these messages.
+/// Acknowledges these messages, in a transaction if there is one.
 pub(super) fn acknowledge(
     core: &Core,
     blocks: &[Block],
+    transaction: Option<i64>,
     answer: Answer,
 ) -> Result<(), RequestError> {
     for blocks in blocks.chunks(BLOCKS_MAX) {
         let body = body(blocks).freeze();
+        let fill = |packet: PacketBuilder| in_transaction(packet, transaction).body(body.clone());
         if answer == Answer::None {
-            core.submit(PacketBuilder::new(PacketType::ACKNOWLEDGE).body(body), Push::Later);
+            core.submit(fill(PacketBuilder::new(PacketType::ACKNOWLEDGE)), Push::Later);
             continue;
         }
-        core.request(PacketType::ACKNOWLEDGE, |packet| packet.body(body.clone()))?;
+        core.request(PacketType::ACKNOWLEDGE, fill)?;
     }
     Ok(())
+}
+
+/// Says in the variable header which transaction a packet belongs to.
+fn in_transaction(packet: PacketBuilder, transaction: Option<i64>) -> PacketBuilder {
+    if transaction.is_none() {
+        return packet;
+    }
+    let fields = VariableHeader { transaction_id: transaction, ..VariableHeader::default() };
+    packet.variable(&fields, Padding::Java).expect("a header without strings always fits")
 }
 
 /// Why a message cannot be handed to the application.
@@ -188,14 +199,17 @@ const DEAD: i32 = 2;
 const UNDELIVERABLE: i32 = 0;
 const EXPIRED: i32 = 1;
 
-/// Sends messages back to the broker, to be delivered again.
-pub(super) fn redeliver(core: &Core, blocks: &[Block], seen: Seen) {
+/// Sends messages back to the broker, to be delivered again; out of a transaction, if there is one.
+pub(super) fn redeliver(core: &Core, blocks: &[Block], seen: Seen, transaction: Option<i64>) {
     if blocks.is_empty() {
         return;
     }
-    let packet = PacketBuilder::new(PacketType::REDELIVER)
+    let mut packet = PacketBuilder::new(PacketType::REDELIVER)
         .boolean("JMQSetRedelivered", seen == Seen::Yes)
         .body(body(blocks));
+    if let Some(id) = transaction {
+        packet = in_transaction(packet.long("JMQTransactionID", id), transaction);
+    }
     core.submit(packet, Push::Later);
 }
 

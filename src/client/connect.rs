@@ -201,6 +201,7 @@ fn login(
         user: settings.user.clone(),
         password: settings.password.clone(),
         client_id: settings.client_id.clone(),
+        shares_client_id: settings.shares_client_id,
         flow_count: settings.flow.connection_count(),
         level,
     });

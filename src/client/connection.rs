@@ -3,16 +3,17 @@
 use std::thread::JoinHandle;
 
 use super::{
-    acks::Batch,
     core::Core,
     error::{ConnectError, RequestError, SessionError},
     keeper, listening,
     output::Push,
-    session::{AcknowledgeMode, Session, SessionShared},
-    settings::Settings,
+    session::{AcknowledgeMode, Session},
+    session_state::SessionShared,
+    settings::{Settings, TEXT_BYTES_MAX},
 };
 use crate::{
     client::connect,
+    message::Destination,
     proto::client::ConnectionError,
     sync::{Arc, AtomicBool, AtomicU64, Ordering, Queue, Snapshot},
     wire::{PacketBuilder, PacketType},
@@ -38,6 +39,8 @@ pub(super) struct ConnectionOwner {
     keeper: Queue<JoinHandle<()>>,
     sessions: Snapshot<Vec<Arc<SessionShared>>>,
     closing: AtomicBool,
+    /// It was started, or has made a session.
+    used: AtomicBool,
     temporaries: AtomicU64,
 }
 
@@ -64,9 +67,40 @@ impl Connection {
                 keeper,
                 sessions: Snapshot::new(Vec::new()),
                 closing: AtomicBool::new(false),
+                used: AtomicBool::new(false),
                 temporaries: AtomicU64::new(0),
             }),
         })
+    }
+
+    /// Sets the client id, which durable subscriptions need; before anything else is done with the
+    /// connection. One connection at a time has it, unless `imqEnableSharedClientID` is set. An id
+    /// that begins with `${u}` is one of this user's.
+    ///
+    /// # Errors
+    /// [`SessionError::IllegalState`] if the connection has an id, was started, or made a session,
+    /// if `imqDisableSetClientID` is set, or the id is blank or longer than 1024 bytes;
+    /// [`SessionError::Request`] if the broker refuses: 409 somebody has it, 400 it is malformed.
+    pub fn set_client_id(&self, id: &str) -> Result<(), SessionError> {
+        let core = self.core();
+        let problem = if core.settings.disables_set_client_id {
+            "the factory's settings do not allow it (imqDisableSetClientID)"
+        } else if core.has_client_id() {
+            "the connection has a client id"
+        } else if self.owner.is_used() {
+            "the client id is set before the connection is used"
+        } else if id.trim().is_empty() || id.len() > TEXT_BYTES_MAX {
+            "a client id is not blank and has at most 1024 bytes"
+        } else {
+            return Ok(core.set_client_id(id)?);
+        };
+        Err(SessionError::IllegalState(problem))
+    }
+
+    /// The client id, set or configured.
+    #[must_use]
+    pub fn client_id(&self) -> Option<String> {
+        self.core().client_id()
     }
 
     /// Lets messages be handed out, at first or after [`stop`](Self::stop).
@@ -76,6 +110,7 @@ impl Connection {
     pub fn start(&self) -> Result<(), SessionError> {
         let core = self.core();
         core.check_alive()?;
+        self.owner.note_use();
         // Release: nothing but the flag itself is handed over; the signals' fences order the rest.
         core.started.store(true, Ordering::Release);
         core.submit(PacketBuilder::new(PacketType::START), Push::Now);
@@ -102,6 +137,7 @@ impl Connection {
     /// # Errors
     /// [`SessionError::Request`] if the broker refuses or the connection is lost.
     pub fn create_session(&self, mode: AcknowledgeMode) -> Result<Session, SessionError> {
+        self.owner.note_use();
         Session::create(self, mode)
     }
 
@@ -150,6 +186,21 @@ impl ConnectionOwner {
         self.closing.load(Ordering::Acquire)
     }
 
+    fn note_use(&self) {
+        // Relaxed: it guards a setting that one thread makes before others know the connection.
+        self.used.store(true, Ordering::Relaxed);
+    }
+
+    fn is_used(&self) -> bool {
+        // Relaxed: see `note_use`.
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Whether some consumer of the connection receives from `destination`.
+    pub(super) fn consumes(&self, destination: &Destination) -> bool {
+        self.sessions.load_full().iter().any(|session| session.consumes(destination))
+    }
+
     pub(super) fn add_session(&self, session: &Arc<SessionShared>) {
         self.core.register(&session.link);
         self.sessions.update(|sessions| {
@@ -193,7 +244,13 @@ impl ConnectionOwner {
         for session in sessions.iter() {
             session.begin_close();
         }
-        let mut outcome = self.core.request(PacketType::STOP, |packet| packet).map(drop);
+        // Acquire: as everybody who looks whether messages flow.
+        let started = self.core.started.load(Ordering::Acquire);
+        let mut outcome = if started {
+            self.core.request(PacketType::STOP, |packet| packet).map(drop)
+        } else {
+            Ok(())
+        };
         for session in sessions.iter() {
             let closed = session.finish_close();
             outcome = outcome.and(closed);
@@ -201,7 +258,7 @@ impl ConnectionOwner {
         }
         let id = self.core.welcome.connection_id;
         let goodbye = self.core.request(PacketType::GOODBYE, |packet| {
-            packet.boolean("JMQBlock", false).long("JMQConnectionID", id)
+            packet.boolean("JMQBlock", self.core.has_client_id()).long("JMQConnectionID", id)
         });
         outcome.and(goodbye).map(|_reply| ())
     }
@@ -222,19 +279,11 @@ impl Drop for ConnectionOwner {
         }
         if self.core.lost().is_none() {
             let goodbye = PacketBuilder::new(PacketType::GOODBYE)
-                .boolean("JMQBlock", false)
+                .boolean("JMQBlock", self.core.has_client_id())
                 .long("JMQConnectionID", self.core.welcome.connection_id);
             self.core.part(goodbye);
         }
         self.core.fail(ConnectionError::Closed);
         self.join_keeper();
-    }
-}
-
-/// Whether a session of this mode acknowledges by itself, and how.
-pub(super) const fn batch(mode: AcknowledgeMode) -> Batch {
-    match mode {
-        AcknowledgeMode::DupsOk => Batch::Lazy,
-        AcknowledgeMode::Auto | AcknowledgeMode::Client => Batch::Asked,
     }
 }

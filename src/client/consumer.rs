@@ -8,12 +8,14 @@ use super::{
     error::{AcknowledgeError, ConnectionError, ReceiveError, SessionError},
     links::{Command, ConsumerLink},
     listener::Listener,
-    session::{AcknowledgeMode, Session, SessionOwner, SessionShared, read_id},
+    options::ConsumerOptions,
+    session::{AcknowledgeMode, Session, SessionOwner},
+    session_state::{LastSeen, SessionShared, read_id},
 };
 use crate::{
     message::{Destination, DestinationKind, Message},
     sync::Arc,
-    wire::{Packet, PacketBuilder, PacketType},
+    wire::{Flags, Packet, PacketBuilder, PacketType},
 };
 
 /// The queue of dead messages, where expired ones are wanted.
@@ -41,43 +43,11 @@ struct ConsumerOwner {
 pub(super) struct ConsumerShared {
     pub(super) id: i64,
     pub(super) link: Arc<ConsumerLink>,
+    pub(super) destination: Destination,
     /// Expired messages are handed out too.
     keeps_expired: bool,
-}
-
-/// What a consumer wants beside its destination.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ConsumerOptions {
-    selector: Option<String>,
-    durable: Option<String>,
-    no_local: bool,
-}
-
-impl ConsumerOptions {
-    /// Every message of the destination, as long as the consumer is open.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Only messages that this selector matches. Default none; a blank one counts as none.
-    pub fn selector(&mut self, selector: &str) -> &mut Self {
-        self.selector = Some(selector.trim().to_owned()).filter(|text| !text.is_empty());
-        self
-    }
-
-    /// Of a topic: keeps messages under this name while no consumer is there. Default none; the
-    /// connection needs a client id.
-    pub fn durable(&mut self, name: &str) -> &mut Self {
-        self.durable = Some(name.to_owned());
-        self
-    }
-
-    /// Of a topic: no messages that were sent on the same connection. Default is to get them.
-    pub fn no_local(&mut self) -> &mut Self {
-        self.no_local = true;
-        self
-    }
+    /// It is of a topic and keeps nothing while it is away.
+    is_fleeting: bool,
 }
 
 impl Consumer {
@@ -89,39 +59,39 @@ impl Consumer {
         let shared = &session.owner.shared;
         let core = &shared.core;
         shared.check_open()?;
-        if options.no_local && destination.kind() == DestinationKind::Queue {
-            return Err(SessionError::IllegalState("no-local is for topics"));
+        options.check(destination, core.has_client_id())?;
+        if destination.is_temporary() && !core.is_own_temporary(destination) {
+            return Err(SessionError::IllegalState(
+                "only the connection that made a temporary destination receives from it",
+            ));
         }
-        if !destination.is_temporary() {
-            shared.ensure_destination(destination)?;
-        }
+        shared.ensure_destination(destination)?;
         let flow = core.settings.flow.clone();
         let wish = flow.consumer_wish().to_wire();
-        let link = Arc::new(ConsumerLink::new(flow, Arc::clone(&shared.link.signal)));
+        let link = Arc::new(ConsumerLink::new(flow, Arc::clone(&shared.link)));
         let (mode, session_id) = (shared.mode.to_wire(), shared.id);
         let build = |packet: PacketBuilder| {
-            let mut packet = packet
+            let packet = packet
                 .string("JMQDestination", destination.name())
                 .int("JMQDestType", destination.type_bits())
                 .long("JMQSessionID", session_id)
-                .int("JMQAckMode", mode)
-                .int("JMQSize", wish)
-                .boolean("JMQNoLocal", options.no_local)
-                .boolean("JMQReconnect", false)
-                .boolean("JMQShare", false);
-            if let Some(selector) = &options.selector {
-                packet = packet.string("JMQSelector", selector);
-            }
-            if let Some(name) = &options.durable {
-                packet = packet.string("JMQDurableName", name);
-            }
-            packet
+                .int("JMQSize", wish);
+            let packet = match mode {
+                Some(number) => packet.int("JMQAckMode", number),
+                None => packet,
+            };
+            options.fill(packet, core.settings.shares_client_id)
         };
         let command = |reply_id| Some(Command::AddConsumer { reply_id, link: Arc::clone(&link) });
         let reply = core.request_linked(PacketType::ADD_CONSUMER, build, command)?;
         let id = read_id(&reply, "JMQConsumerID")?;
-        let keeps_expired = destination.name() == DEAD_QUEUE;
-        let consumer = Arc::new(ConsumerShared { id, link, keeps_expired });
+        let consumer = Arc::new(ConsumerShared {
+            id,
+            link,
+            destination: destination.clone(),
+            keeps_expired: destination.name() == DEAD_QUEUE,
+            is_fleeting: destination.kind() == DestinationKind::Topic && options.is_plain(),
+        });
         shared.add_consumer(&consumer);
         let owner = ConsumerOwner { shared: consumer, session: Arc::clone(&session.owner) };
         Ok(Self { owner: Arc::new(owner) })
@@ -129,7 +99,8 @@ impl Consumer {
 
     /// Waits for the next message. `None` when the consumer, its session or connection is closed.
     ///
-    /// In an automatic session the message is acknowledged when this returns.
+    /// In an automatic session the message is acknowledged when this returns; in a transacted one
+    /// it belongs to the transaction.
     ///
     /// # Errors
     /// [`ReceiveError`]: the connection is lost, the acknowledgement failed, the message cannot be
@@ -183,7 +154,9 @@ impl Consumer {
     ///
     /// A listener that panics gets the message again, as often as
     /// `imqOnMessageExceptionRedeliveryAttempts` says; then the broker is told that it cannot be
-    /// delivered. (In a session of mode [`AcknowledgeMode::Client`] it stays unacknowledged.)
+    /// delivered. In a session of mode [`AcknowledgeMode::Client`] it gets the message once, which
+    /// stays unacknowledged; in a transaction once, too, and the message belongs to the transaction
+    /// from before the call on.
     ///
     /// # Errors
     /// [`SessionError::IllegalState`] if it has a listener already, [`SessionError::Request`] if
@@ -235,7 +208,7 @@ impl Consumer {
         session.check_no_listeners()?;
         loop {
             session.ask_for_next(consumer);
-            let signal = &consumer.link.signal;
+            let signal = &session.link.signal;
             match session.core.wait(signal, deadline, || consumer.next(session)) {
                 Ok(Some(Next::Message(packet))) => {
                     if let Some(message) = session.accept(consumer, &packet)? {
@@ -267,12 +240,28 @@ impl ConsumerShared {
         self.link.inbox.pop().map(Next::Message)
     }
 
+    /// Whether losing the acknowledgement of this message costs at most one more delivery, so that
+    /// nobody waits for the broker's word.
+    pub(super) fn is_lossy(&self, packet: &Packet) -> bool {
+        self.is_fleeting && !packet.header().flags.contains(Flags::PERSISTENT)
+    }
+
     /// Completes a request to delete this consumer. `last` is the last message that was handed out
-    /// and may still be acknowledged.
-    pub(super) fn fill_delete(&self, packet: PacketBuilder, last: Option<Block>) -> PacketBuilder {
+    /// and is not settled.
+    pub(super) fn fill_delete(
+        &self,
+        packet: PacketBuilder,
+        last: Option<LastSeen>,
+    ) -> PacketBuilder {
         let packet = packet.long("JMQConsumerID", self.id).boolean("JMQBlock", true);
         match last {
-            Some(block) => packet.int("JMQBodyType", 3).body(block.message.encode().to_vec()),
+            Some(last) => {
+                let packet = packet.int("JMQBodyType", 3).body(last.message.encode().to_vec());
+                if last.in_transaction {
+                    return packet.boolean("JMQLastDeliveredIDInTransaction", true);
+                }
+                packet
+            }
             None => packet.int("JMQBodyType", 0).boolean("JMQRedeliverAll", true),
         }
     }
@@ -295,15 +284,14 @@ impl SessionShared {
         packet: &Packet,
     ) -> Result<Option<Message>, ReceiveError> {
         let Some(message) = self.open(consumer, packet)? else { return Ok(None) };
-        let block = Block::of(packet.header());
         match self.mode {
-            AcknowledgeMode::Auto => {
-                acks::acknowledge(&self.core, &[block], self.answer())
-                    .map_err(AcknowledgeError::from)?;
+            AcknowledgeMode::Auto | AcknowledgeMode::Transacted => {
+                self.acknowledge_one(consumer, packet).map_err(AcknowledgeError::from)?;
             }
             AcknowledgeMode::Client | AcknowledgeMode::DupsOk => {
-                self.link.acks.add(&self.core, block);
+                self.link.acks.add(&self.core, Block::of(packet.header()));
             }
+            AcknowledgeMode::NoAcknowledge => {}
         }
         Ok(Some(message))
     }
@@ -330,13 +318,20 @@ impl SessionShared {
         let header = packet.header();
         let expires = header.expiration != 0 && !consumer.keeps_expired;
         if expires && header.expiration < clock::wall_millis() {
-            acks::decline(&self.core, Block::of(header), Unwanted::Expired);
+            self.decline(packet, Unwanted::Expired);
             return Ok(None);
         }
         Message::from_packet(packet).map(Some).map_err(|error| {
-            acks::decline(&self.core, Block::of(header), Unwanted::Unreadable);
+            self.decline(packet, Unwanted::Unreadable);
             error.into()
         })
+    }
+
+    /// Tells the broker that a message was not handed over, or in vain, unless it has forgotten it.
+    pub(super) fn decline(&self, packet: &Packet, why: Unwanted) {
+        if self.mode != AcknowledgeMode::NoAcknowledge {
+            acks::decline(&self.core, Block::of(packet.header()), why);
+        }
     }
 }
 

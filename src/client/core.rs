@@ -41,6 +41,7 @@ use crate::{
         links::{Command, ConsumerLink, ProducerLink, SessionLink},
     },
     flow::{Buffer, Resume, Window},
+    message::{Destination, DestinationKind},
     proto::client::{ClientEnd, ConnectionError, Welcome, read_status, request},
     sync::{Arc, AtomicBool, Helm, Inbox, Ordering, Signal, Snapshot},
     wire::{Decoder, Flags, Packet, PacketBuilder, PacketType, Status, limits::PACKET_BYTES_MAX},
@@ -66,6 +67,7 @@ pub(super) struct Core {
     pub(super) buffered: Option<Buffer>,
     lost: AtomicBool,
     reason: Snapshot<Option<ConnectionError>>,
+    client_id: Snapshot<Option<String>>,
     sessions: Snapshot<Vec<Arc<SessionLink>>>,
     /// Wakes the housekeeping thread, if it sleeps, to write what is left.
     pub(super) keeper: Signal,
@@ -92,6 +94,7 @@ impl Core {
         let input = Input::new(end, decoder, timeout);
         Self {
             credit: Window::new(credit_of(welcome.credit)),
+            client_id: Snapshot::new(settings.client_id.clone()),
             settings,
             welcome,
             output: Output::new(),
@@ -184,6 +187,41 @@ impl Core {
     /// What tells this connection from others in this program.
     pub(super) fn key(&self) -> usize {
         std::ptr::from_ref(self).addr()
+    }
+
+    // ---- names ----
+
+    /// The client id, if the connection has one.
+    pub(super) fn client_id(&self) -> Option<String> {
+        self.client_id.read(Clone::clone)
+    }
+
+    pub(super) fn has_client_id(&self) -> bool {
+        self.client_id.read(Option::is_some)
+    }
+
+    /// Sets the client id, on a connection that has none.
+    pub(super) fn set_client_id(&self, id: &str) -> Result<(), RequestError> {
+        let share = self.settings.shares_client_id;
+        self.request(PacketType::SET_CLIENTID, |packet| {
+            packet.string("JMQClientID", id).boolean("JMQShare", share)
+        })?;
+        self.client_id.publish(Some(id.to_owned()));
+        Ok(())
+    }
+
+    /// The temporary destination of this connection with this number; `None` if its name would be
+    /// too long.
+    pub(super) fn temporary(&self, kind: DestinationKind, number: u64) -> Option<Destination> {
+        let owner = self.client_id().unwrap_or_else(|| self.stamp.host());
+        Destination::temporary(kind, &owner, self.stamp.port(), number).ok()
+    }
+
+    /// Whether this connection made the temporary destination: its name tells, all but the number.
+    pub(super) fn is_own_temporary(&self, destination: &Destination) -> bool {
+        let first = self.temporary(destination.kind(), 0);
+        let own = first.as_ref().and_then(|first| first.name().strip_suffix('0'));
+        own.is_some_and(|own| destination.name().starts_with(own))
     }
 
     // ---- requests ----

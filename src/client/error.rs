@@ -119,6 +119,10 @@ pub enum RequestError {
         /// How long was waited.
         waited: Duration,
     },
+    /// The session is transacted and has no transaction: the last one could not be begun. Roll
+    /// back to try again.
+    #[error("the session has no transaction: the broker did not begin one")]
+    NoTransaction,
     /// The session, consumer or producer was closed.
     #[error("the {what} is closed")]
     Closed {

@@ -131,6 +131,20 @@ impl ConnectionFactory {
         self.set_attribute("imqConfiguredClientID", id)
     }
 
+    /// Sets `imqDisableSetClientID`: the client id is the configured one, or none. Default is that
+    /// the application may set it.
+    pub fn disable_set_client_id(&mut self) -> &mut Self {
+        self.settings.disables_set_client_id = true;
+        self
+    }
+
+    /// Sets `imqEnableSharedClientID`: several connections may use the client id at one time, and
+    /// share its durable subscriptions. Default is that one connection at a time has it.
+    pub fn share_client_id(&mut self) -> &mut Self {
+        self.settings.shares_client_id = true;
+        self
+    }
+
     /// Sets `imqAckTimeout`: the longest wait for any reply. Default `None`, for ever. After it,
     /// whether the request was done is not known.
     pub fn ack_timeout(&mut self, timeout: Option<Duration>) -> &mut Self {

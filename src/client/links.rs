@@ -3,7 +3,7 @@
 use super::acks::{Acks, Batch};
 use crate::{
     flow::{Buffer, BufferSettings, Credit, FlowSettings, Window},
-    sync::{Arc, AtomicBool, Inbox, Ordering, Signal},
+    sync::{Arc, AtomicBool, AtomicU64, Inbox, Ordering, Signal},
     wire::Packet,
 };
 
@@ -14,8 +14,7 @@ use crate::{
 pub(super) struct ConsumerLink {
     pub(super) inbox: Inbox<Packet>,
     pub(super) buffer: Buffer,
-    /// The session's: where its threads sleep.
-    pub(super) signal: Arc<Signal>,
+    pub(super) session: Arc<SessionLink>,
     flow: FlowSettings,
     /// Without prefetch: a message was handed out that counts as taken only when the application
     /// comes for the next one.
@@ -28,12 +27,12 @@ pub(super) struct ConsumerLink {
 }
 
 impl ConsumerLink {
-    pub(super) fn new(flow: FlowSettings, signal: Arc<Signal>) -> Self {
+    pub(super) fn new(flow: FlowSettings, session: Arc<SessionLink>) -> Self {
         let buffer = Buffer::new(flow.consumer_buffer(flow.consumer_wish()));
         Self {
             inbox: Inbox::new(),
             buffer,
-            signal,
+            session,
             flow,
             owed: AtomicBool::new(false),
             closed: AtomicBool::new(false),
@@ -75,6 +74,17 @@ impl ConsumerLink {
     pub(super) fn end(&self) {
         // Release: see `is_closed`.
         self.closed.store(true, Ordering::Release);
+        // Release: the session's thread, which sees that one more is gone, sees which.
+        self.session.gone.fetch_add(1, Ordering::Release);
+    }
+
+    /// Tells those who wait that something came for this consumer, whose number is `id`.
+    pub(super) fn arrived(&self, id: i64) {
+        // Relaxed: the reader's fence stands before this.
+        if self.has_listener.load(Ordering::Relaxed) {
+            self.session.ready.push(id);
+        }
+        self.session.signal.wake_all();
     }
 
     /// Ends the handing out; whether this caller is the one to delete it.
@@ -126,11 +136,28 @@ pub(super) struct SessionLink {
     /// Where the session's threads sleep.
     pub(super) signal: Arc<Signal>,
     pub(super) acks: Acks,
+    /// Consumers with a listener for which something came, for the session's thread. Bounded by
+    /// what is buffered: each entry stands for a message at least.
+    pub(super) ready: Inbox<i64>,
+    /// Consumers that were closed so far.
+    pub(super) gone: AtomicU64,
 }
 
 impl SessionLink {
     pub(super) fn new(batch: Batch) -> Self {
-        Self { signal: Arc::new(Signal::new()), acks: Acks::new(batch) }
+        Self {
+            signal: Arc::new(Signal::new()),
+            acks: Acks::new(batch),
+            ready: Inbox::new(),
+            gone: AtomicU64::new(0),
+        }
+    }
+}
+
+#[cfg(test)]
+impl Default for SessionLink {
+    fn default() -> Self {
+        Self::new(Batch::Asked)
     }
 }
 

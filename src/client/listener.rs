@@ -1,16 +1,18 @@
 //! The thread of a session with listeners: one more thread that waits, and may read the socket.
 
 use std::{
+    collections::{HashMap, VecDeque},
     panic::{AssertUnwindSafe, catch_unwind},
     thread::{self, JoinHandle},
 };
 
 use super::{
-    acks::{self, Block, Unwanted},
+    acks::{Block, Unwanted},
     clock,
     consumer::ConsumerShared,
     listening,
-    session::{AcknowledgeMode, SessionShared},
+    session::AcknowledgeMode,
+    session_state::SessionShared,
 };
 use crate::{
     message::Message,
@@ -22,6 +24,8 @@ use crate::{
 pub(super) struct Listener {
     consumer: Arc<ConsumerShared>,
     call: Box<dyn FnMut(Message) + Send>,
+    /// It stands in the line of those that may have messages.
+    in_line: bool,
 }
 
 impl std::fmt::Debug for Listener {
@@ -35,7 +39,7 @@ impl Listener {
         consumer: Arc<ConsumerShared>,
         call: impl FnMut(Message) + Send + 'static,
     ) -> Self {
-        Self { consumer, call: Box::new(call) }
+        Self { consumer, call: Box::new(call), in_line: false }
     }
 }
 
@@ -45,22 +49,18 @@ pub(super) fn start(session: Arc<SessionShared>) -> std::io::Result<JoinHandle<(
 }
 
 fn run(session: &Arc<SessionShared>) {
-    let mut listeners: Vec<Listener> = Vec::new();
-    let mut turn = 0;
+    let mut turns = Turns::default();
     loop {
         let next = session.core.wait(&session.link.signal, None, || {
             if session.is_closing() {
                 return Some(None);
             }
-            while let Some(listener) = session.listeners.pop() {
-                listeners.push(listener);
-            }
-            listeners.retain(|listener| !listener.consumer.link.is_closed());
-            take_next(session, &listeners, &mut turn).map(Some)
+            turns.take_news(session);
+            turns.take_next(session).map(Some)
         });
         // Closing, or the connection is lost, which those who use the session are told.
-        let Ok(Some(Some((at, packet)))) = next else { break };
-        if let Some(listener) = listeners.get_mut(at) {
+        let Ok(Some(Some((id, packet)))) = next else { break };
+        if let Some(listener) = turns.listeners.get_mut(&id) {
             hand_over(session, listener, &packet);
             session.ask_for_next(&listener.consumer);
         }
@@ -73,71 +73,144 @@ fn run(session: &Arc<SessionShared>) {
     session.returned.wake_all();
 }
 
-/// The next message of some consumer, which counts as running from here on; each consumer in turn.
-fn take_next(
-    session: &SessionShared,
-    listeners: &[Listener],
-    turn: &mut usize,
-) -> Option<(usize, Packet)> {
-    if !session.may_deliver() {
-        return None;
-    }
-    for step in 1..=listeners.len() {
-        let at = (*turn + step) % listeners.len();
-        let consumer = &listeners.get(at)?.consumer;
-        if consumer.link.inbox.is_empty() {
-            continue;
+/// The listeners of a session, and whose turn it is.
+#[derive(Default)]
+struct Turns {
+    listeners: HashMap<i64, Listener>,
+    /// Consumers that may have messages, in the order of their turns, each once.
+    waiting: VecDeque<i64>,
+    /// How many consumers had been closed at the last look.
+    gone: u64,
+}
+
+impl Turns {
+    /// Takes in new listeners and what came, and lets go of closed ones.
+    fn take_news(&mut self, session: &SessionShared) {
+        while let Some(listener) = session.listeners.pop() {
+            let id = listener.consumer.id;
+            self.listeners.insert(id, listener);
+            self.line_up(id);
+            // SeqCst fence: the new listener comes before the look for messages; see
+            // `Routes::wake_touched`.
+            fence(Ordering::SeqCst);
         }
-        // Relaxed: the fence orders it.
-        session.running.store(consumer.id.unsigned_abs(), Ordering::Relaxed);
-        // SeqCst fence: who runs comes before the look at the closed flag; see `await_listener`.
-        fence(Ordering::SeqCst);
-        let open = !consumer.link.is_closed() && session.may_deliver() && !session.is_closing();
-        if let Some(packet) = open.then(|| consumer.link.inbox.pop()).flatten() {
-            *turn = at;
-            return Some((at, packet));
+        while let Some(id) = session.link.ready.pop() {
+            self.line_up(id);
         }
-        // Release: nothing was run; a closer may go on.
-        session.running.store(0, Ordering::Release);
-        session.returned.wake_all();
+        // Acquire: pairs with `ConsumerLink::end`.
+        let gone = session.link.gone.load(Ordering::Acquire);
+        if gone != self.gone {
+            self.gone = gone;
+            self.listeners.retain(|_, listener| !listener.consumer.link.is_closed());
+        }
     }
-    None
+
+    fn line_up(&mut self, id: i64) {
+        if let Some(listener) = self.listeners.get_mut(&id)
+            && !std::mem::replace(&mut listener.in_line, true)
+        {
+            self.waiting.push_back(id);
+        }
+    }
+
+    /// The next message of some consumer, which counts as running from here on; each consumer in
+    /// turn.
+    fn take_next(&mut self, session: &SessionShared) -> Option<(i64, Packet)> {
+        if !session.may_deliver() {
+            return None;
+        }
+        while let Some(id) = self.waiting.pop_front() {
+            let Some(listener) = self.listeners.get_mut(&id) else { continue };
+            let consumer = &listener.consumer;
+            if consumer.link.inbox.is_empty() {
+                listener.in_line = false;
+                continue;
+            }
+            // Relaxed: the fence orders it.
+            session.running.store(id.unsigned_abs(), Ordering::Relaxed);
+            // SeqCst fence: who runs comes before the look at the closed flag; see
+            // `await_listener`.
+            fence(Ordering::SeqCst);
+            let may_go_on = session.may_deliver() && !session.is_closing();
+            let open = may_go_on && !consumer.link.is_closed();
+            let packet = open.then(|| consumer.link.inbox.pop()).flatten();
+            // At the end of the line, for its next message or for when it may go on.
+            self.waiting.push_back(id);
+            if let Some(packet) = packet {
+                return Some((id, packet));
+            }
+            // Release: nothing was run; a closer may go on.
+            session.running.store(0, Ordering::Release);
+            session.returned.wake_all();
+            if !may_go_on {
+                return None;
+            }
+            if listener.consumer.link.is_closed() {
+                // It is let go with the next news.
+                self.waiting.pop_back();
+            }
+        }
+        None
+    }
 }
 
 /// Runs the listener on a message, again if it fails, and acknowledges as the session does.
 fn hand_over(session: &SessionShared, listener: &mut Listener, packet: &Packet) {
-    let core = &session.core;
     let Ok(Some(_)) = session.open(&listener.consumer, packet) else { return };
     let block = Block::of(packet.header());
-    if session.mode == AcknowledgeMode::Client {
-        // Before the call: the listener may acknowledge it.
-        session.link.acks.add(core, block);
+    match taken(session) {
+        // Before the call, in which the application may acknowledge, commit or roll back.
+        Taken::Listed => session.link.acks.add(&session.core, block),
+        Taken::InTransaction if !acknowledge(session, listener, packet) => return,
+        Taken::InTransaction | Taken::ByItself => {}
     }
-    if !call(session, listener, packet) {
-        if session.mode != AcknowledgeMode::Client {
-            acks::decline(core, block, Unwanted::Failed);
+    let done = call(session, listener, packet);
+    match (taken(session), session.mode) {
+        (Taken::Listed | Taken::InTransaction, _) | (_, AcknowledgeMode::NoAcknowledge) => {}
+        _ if !done => session.decline(packet, Unwanted::Failed),
+        (_, AcknowledgeMode::DupsOk) => session.link.acks.add(&session.core, block),
+        _ => {
+            let _told = acknowledge(session, listener, packet);
         }
-        return;
     }
+}
+
+/// How a message leaves the broker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    /// When its listener has returned.
+    ByItself,
+    /// When the application acknowledges it.
+    Listed,
+    /// With the transaction.
+    InTransaction,
+}
+
+fn taken(session: &SessionShared) -> Taken {
     match session.mode {
-        AcknowledgeMode::Client => {}
-        AcknowledgeMode::DupsOk => session.link.acks.add(core, block),
-        AcknowledgeMode::Auto => {
-            if let Err(error) = acks::acknowledge(core, &[block], session.answer()) {
-                // The broker delivers it again, here or elsewhere.
-                tracing::warn!(%error, "a listener's message was not acknowledged");
-            }
+        AcknowledgeMode::Client => Taken::Listed,
+        AcknowledgeMode::Transacted => Taken::InTransaction,
+        AcknowledgeMode::Auto if !matches!(session.transaction(), Ok(None)) => Taken::InTransaction,
+        AcknowledgeMode::Auto | AcknowledgeMode::DupsOk | AcknowledgeMode::NoAcknowledge => {
+            Taken::ByItself
         }
     }
+}
+
+/// Whether the broker took the acknowledgement.
+fn acknowledge(session: &SessionShared, listener: &Listener, packet: &Packet) -> bool {
+    let outcome = session.acknowledge_one(&listener.consumer, packet);
+    if let Err(error) = &outcome {
+        // The broker delivers it again, here or elsewhere.
+        tracing::warn!(%error, "a listener's message was not acknowledged");
+    }
+    outcome.is_ok()
 }
 
 /// Calls the listener until it does not fail, as often as the settings allow; whether it did not.
 fn call(session: &SessionShared, listener: &mut Listener, packet: &Packet) -> bool {
     let settings = &session.core.settings;
-    let repeats = match session.mode {
-        AcknowledgeMode::Client => 0,
-        AcknowledgeMode::Auto | AcknowledgeMode::DupsOk => settings.redelivery_attempts,
-    };
+    let repeats = if taken(session) == Taken::ByItself { settings.redelivery_attempts } else { 0 };
     for attempt in 0..=repeats {
         if attempt > 0 {
             let deadline = clock::deadline_after(Some(settings.redelivery_interval));

@@ -21,22 +21,27 @@ mod keeper;
 mod links;
 mod listener;
 mod listening;
+mod options;
 mod output;
 mod producer;
 mod reading;
+mod redelivery;
 mod replies;
+mod routes;
 mod session;
+mod session_state;
 mod settings;
 mod socket;
 mod stamp;
 
 pub use connection::Connection;
-pub use consumer::{Consumer, ConsumerOptions};
+pub use consumer::Consumer;
 pub use error::{
     AcknowledgeError, AttemptError, ConfigError, ConnectError, ConnectionError, ReceiveError,
     RequestError, SendCause, SendError, SessionError,
 };
 pub use factory::ConnectionFactory;
+pub use options::ConsumerOptions;
 pub use producer::Producer;
 pub use session::{AcknowledgeMode, Session};
 pub use settings::AddressListBehavior;

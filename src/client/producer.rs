@@ -8,7 +8,8 @@ use super::{
     error::{RequestError, SendCause, SendError, SessionError},
     links::{Command, ProducerLink},
     output::Push,
-    session::{Session, SessionOwner, SessionShared, read_id},
+    session::{Session, SessionOwner},
+    session_state::{SessionShared, read_id},
 };
 use crate::{
     message::{DeliveryMode, Destination, Message, MessageError, Origin},
@@ -208,7 +209,8 @@ impl Producer {
 
     fn transmit(&self, target: &Target, message: &Message) -> Result<MessageId, SendCause> {
         let core = &self.session.shared.core;
-        let origin = Origin { producer_id: Some(target.shared.id), transaction_id: None };
+        let transaction_id = self.session.shared.transaction()?;
+        let origin = Origin { producer_id: Some(target.shared.id), transaction_id };
         let packet = message.encode(&origin)?;
         let kind = message.kind().packet_type();
         let waits =
@@ -243,10 +245,7 @@ impl Target {
         session: &Arc<SessionShared>,
         destination: &Destination,
     ) -> Result<Arc<Self>, RequestError> {
-        // A temporary destination exists already, perhaps on another connection.
-        if !destination.is_temporary() {
-            session.ensure_destination(destination)?;
-        }
+        session.ensure_destination(destination)?;
         let link = Arc::new(ProducerLink::new(Arc::clone(&session.link.signal)));
         let session_id = session.id;
         let build = |packet: PacketBuilder| {

@@ -8,14 +8,14 @@ use bytes::BytesMut;
 
 use super::{
     core::Core,
-    links::{Command, ConsumerLink, ProducerLink},
+    links::Command,
     output::Push,
+    routes::Routes,
     socket::{ReadTimeout, Wait},
 };
 use crate::{
     flow::{Credit, Resume},
     proto::client::{ClientEnd, ClientEvent, ConnectionError},
-    sync::Arc,
     wire::{Decoder, Flags, Frame, Packet, PacketType, Status, limits::PACKET_BYTES_MAX},
 };
 
@@ -33,21 +33,9 @@ pub(super) struct Input {
     decoder: Decoder,
     buffer: BytesMut,
     timeout: ReadTimeout,
-    consumers: Vec<Route>,
-    /// Where the last message went; the next one often goes there too.
-    last: usize,
-    producers: Vec<(i64, Arc<ProducerLink>)>,
+    routes: Routes,
     adding: Vec<Command>,
     burst: Vec<Packet>,
-}
-
-/// Where a consumer's messages go.
-#[derive(Debug)]
-struct Route {
-    id: i64,
-    link: Arc<ConsumerLink>,
-    /// It got something in this burst.
-    touched: bool,
 }
 
 impl Core {
@@ -143,11 +131,7 @@ impl Core {
             }
         }
         input.burst = burst;
-        for route in &mut input.consumers {
-            if std::mem::take(&mut route.touched) {
-                route.link.signal.wake_all();
-            }
-        }
+        input.routes.wake_touched();
         while let Some(answer) = input.end.poll_transmit() {
             self.submit(answer, Push::Now);
         }
@@ -176,7 +160,7 @@ impl Core {
             }
             ClientEvent::Resume { producer: Some(id), credit } => {
                 self.take_commands(input);
-                if let Some((_, link)) = input.producers.iter().find(|(known, _)| *known == id) {
+                if let Some(link) = input.routes.producer(id) {
                     let _was_paused = link.credit.resume(credit_of(credit));
                     link.signal.wake_all();
                 }
@@ -190,14 +174,13 @@ impl Core {
 
     fn deliver(&self, input: &mut Input, packet: Packet, paused: bool) {
         let id = packet.header().consumer_id;
-        let Some(route) = input.route(id) else {
+        let Some(link) = input.routes.consumer(id) else {
             // Of a consumer that is closed: the broker takes it back when it hears of that.
             self.discarded(1);
             return;
         };
-        route.touched = true;
-        let resume = route.link.buffer.delivered(paused);
-        route.link.inbox.push(packet);
+        let resume = link.buffer.delivered(paused);
+        link.inbox.push(packet);
         if let Some(resume) = resume {
             self.resume_consumer(id, resume);
         }
@@ -206,8 +189,8 @@ impl Core {
     fn take_commands(&self, input: &mut Input) {
         while let Some(command) = self.commands.pop() {
             match command {
-                Command::RemoveConsumer(id) => input.consumers.retain(|route| route.id != id),
-                Command::RemoveProducer(id) => input.producers.retain(|(known, _)| *known != id),
+                Command::RemoveConsumer(id) => input.routes.remove_consumer(id),
+                Command::RemoveProducer(id) => input.routes.remove_producer(id),
                 adding => {
                     // One whose reply never came is forgotten when many others have.
                     if input.adding.len() >= ADDING_MAX {
@@ -227,19 +210,10 @@ impl Input {
             decoder,
             buffer: BytesMut::new(),
             timeout,
-            consumers: Vec::new(),
-            last: 0,
-            producers: Vec::new(),
+            routes: Routes::default(),
             adding: Vec::new(),
             burst: Vec::new(),
         }
-    }
-
-    fn route(&mut self, id: i64) -> Option<&mut Route> {
-        if self.consumers.get(self.last).is_none_or(|route| route.id != id) {
-            self.last = self.consumers.iter().position(|route| route.id == id)?;
-        }
-        self.consumers.get_mut(self.last)
     }
 
     /// Enters a consumer or producer that the broker has just accepted: before the requester sees
@@ -261,12 +235,12 @@ impl Input {
             Command::AddConsumer { link, .. } => {
                 let Ok(Some(id)) = table.long("JMQConsumerID") else { return };
                 link.agree(size.map_or(Credit::Unlimited, Credit::from_wire));
-                self.consumers.push(Route { id, link, touched: false });
+                self.routes.add_consumer(id, link);
             }
             Command::AddProducer { link, .. } => {
                 let Ok(Some(id)) = table.long("JMQProducerID") else { return };
                 let _was_paused = link.credit.resume(credit_of(size));
-                self.producers.push((id, link));
+                self.routes.add_producer(id, link);
             }
             Command::RemoveConsumer(_) | Command::RemoveProducer(_) => {}
         }

@@ -1,23 +1,19 @@
 //! A session: the scope of order and acknowledgement, and of the thread that runs its listeners.
 
-use std::thread::JoinHandle;
-
 use super::{
-    acks::{self, Answer, Block, Seen},
-    connection::{Connection, ConnectionOwner, batch},
-    consumer::{Consumer, ConsumerOptions, ConsumerShared},
-    core::Core,
+    acks::{self, Block},
+    connection::{Connection, ConnectionOwner},
+    consumer::Consumer,
     error::{AcknowledgeError, ConnectionError, RequestError, SessionError},
-    links::{Command, SessionLink},
-    listener::{self, Listener},
-    listening::{self, Place},
-    output::Push,
-    producer::{Producer, ProducerShared},
+    listening,
+    options::ConsumerOptions,
+    producer::Producer,
+    session_state::{SessionShared, read_id},
 };
 use crate::{
     message::{Destination, DestinationKind, Message},
-    sync::{Arc, AtomicBool, AtomicU64, Inbox, Ordering, Queue, Signal, Snapshot, fence},
-    wire::{Packet, PacketBuilder, PacketType, Status},
+    sync::Arc,
+    wire::PacketType,
 };
 
 /// When received messages count as done.
@@ -30,14 +26,23 @@ pub enum AcknowledgeMode {
     Client,
     /// In batches, lazily: cheapest, and after a failure some may come twice.
     DupsOk,
+    /// Never: the broker forgets each message when it has sent it. What waits in the client when
+    /// the consumer is closed, or the connection lost, is lost.
+    NoAcknowledge,
+    /// When the transaction is committed, see [`Session::commit`]; what is sent in the session
+    /// belongs to the transaction, too.
+    Transacted,
 }
 
 impl AcknowledgeMode {
-    pub(super) const fn to_wire(self) -> i32 {
+    /// The protocol's number; none for transacted sessions.
+    pub(super) const fn to_wire(self) -> Option<i32> {
         match self {
-            Self::Auto => 1,
-            Self::Client => 2,
-            Self::DupsOk => 3,
+            Self::Auto => Some(1),
+            Self::Client => Some(2),
+            Self::DupsOk => Some(3),
+            Self::NoAcknowledge => Some(0x8000),
+            Self::Transacted => None,
         }
     }
 }
@@ -46,10 +51,10 @@ impl AcknowledgeMode {
 ///
 /// Shape: a handle; clones are the same session. Order, acknowledgement and listeners are the
 /// session's: its listeners run one at a time, on one thread. Several threads may use it, but what
-/// one acknowledges or recovers, it does for all.
+/// one acknowledges, recovers, commits or rolls back, it does for all.
 ///
 /// Dropping the last handle, of the session and of its consumers and producers, closes it without
-/// waiting for the broker.
+/// waiting for the broker; an open transaction is rolled back.
 #[derive(Debug, Clone)]
 pub struct Session {
     pub(super) owner: Arc<SessionOwner>,
@@ -62,30 +67,6 @@ pub(super) struct SessionOwner {
     pub(super) connection: Arc<ConnectionOwner>,
 }
 
-/// What a session's handles, its thread and its connection share.
-#[derive(Debug)]
-pub(super) struct SessionShared {
-    pub(super) core: Arc<Core>,
-    pub(super) id: i64,
-    pub(super) mode: AcknowledgeMode,
-    pub(super) link: Arc<SessionLink>,
-    /// Listeners on their way to the session's thread.
-    pub(super) listeners: Inbox<Listener>,
-    /// The consumer whose listener runs now; 0 for none.
-    pub(super) running: AtomicU64,
-    /// Woken when a listener has returned.
-    pub(super) returned: Signal,
-    consumers: Snapshot<Vec<Arc<ConsumerShared>>>,
-    producers: Snapshot<Vec<Arc<ProducerShared>>>,
-    /// Nothing is handed out: a recover is under way.
-    recovering: AtomicBool,
-    closing: AtomicBool,
-    finished: AtomicBool,
-    has_thread: AtomicBool,
-    /// One place, until somebody joins it.
-    thread: Queue<JoinHandle<()>>,
-}
-
 impl Session {
     pub(super) fn create(
         connection: &Connection,
@@ -95,29 +76,19 @@ impl Session {
             return Err(ConnectionError::Closed.into());
         }
         let core = Arc::clone(connection.core());
-        let reply = core.request(PacketType::CREATE_SESSION, |packet| {
-            packet.int("JMQAckMode", mode.to_wire())
+        let reply = core.request(PacketType::CREATE_SESSION, |packet| match mode.to_wire() {
+            Some(number) => packet.int("JMQAckMode", number),
+            None => packet,
         })?;
         let id = read_id(&reply, "JMQSessionID")?;
-        let shared = Arc::new(SessionShared {
-            core,
-            id,
-            mode,
-            link: Arc::new(SessionLink::new(batch(mode))),
-            listeners: Inbox::new(),
-            running: AtomicU64::new(0),
-            returned: Signal::new(),
-            consumers: Snapshot::new(Vec::new()),
-            producers: Snapshot::new(Vec::new()),
-            recovering: AtomicBool::new(false),
-            closing: AtomicBool::new(false),
-            finished: AtomicBool::new(false),
-            has_thread: AtomicBool::new(false),
-            thread: Queue::new(1),
-        });
+        let shared = Arc::new(SessionShared::new(core, id, mode));
         connection.owner.add_session(&shared);
         let connection = Arc::clone(&connection.owner);
-        Ok(Self { owner: Arc::new(SessionOwner { shared, connection }) })
+        let session = Self { owner: Arc::new(SessionOwner { shared, connection }) };
+        if mode == AcknowledgeMode::Transacted {
+            session.owner.shared.begin()?;
+        }
+        Ok(session)
     }
 
     /// Makes a producer that sends to `destination`, which is created if the broker allows that.
@@ -145,12 +116,14 @@ impl Session {
         self.create_consumer_with(destination, &ConsumerOptions::new())
     }
 
-    /// Makes a consumer with a selector, a durable subscription, or without local messages.
+    /// Makes a consumer with a selector, a durable or shared subscription, or without local
+    /// messages.
     ///
     /// # Errors
     /// [`SessionError::Request`] if the broker refuses (400 bad selector, 404 no such destination,
-    /// 409 too many consumers or the durable is in use, 412 a durable without client id) or the
-    /// connection is lost.
+    /// 409 too many consumers, or the subscription is in use or is another one) or the connection
+    /// is lost; [`SessionError::IllegalState`] for options that do not go together, a durable
+    /// subscription without client id, or another connection's temporary destination.
     pub fn create_consumer_with(
         &self,
         destination: &Destination,
@@ -164,13 +137,10 @@ impl Session {
     /// # Errors
     /// [`SessionError::Request`].
     pub fn create_temporary(&self, kind: DestinationKind) -> Result<Destination, SessionError> {
-        let core = &self.owner.shared.core;
         let number = self.owner.connection.next_temporary();
-        let owner = core.settings.client_id.clone().unwrap_or_else(|| core.stamp.host());
-        let made = Destination::temporary(kind, &owner, core.stamp.port(), number);
-        let made = made.map_err(|_| {
-            SessionError::IllegalState("the client id is too long for temporary destinations")
-        })?;
+        let made = self.owner.shared.core.temporary(kind, number).ok_or(
+            SessionError::IllegalState("the client id is too long for temporary destinations"),
+        )?;
         self.owner.shared.ensure_destination(&made)?;
         Ok(made)
     }
@@ -178,10 +148,21 @@ impl Session {
     /// Ends a temporary destination before its connection does.
     ///
     /// # Errors
-    /// [`SessionError::IllegalState`] if it is none, [`SessionError::Request`].
+    /// [`SessionError::IllegalState`] if it is none, another connection made it, or a consumer
+    /// still receives from it; [`SessionError::Request`].
     pub fn delete_temporary(&self, destination: &Destination) -> Result<(), SessionError> {
         if !destination.is_temporary() {
             return Err(SessionError::IllegalState("only temporary destinations are deleted here"));
+        }
+        if !self.owner.shared.core.is_own_temporary(destination) {
+            return Err(SessionError::IllegalState(
+                "a temporary destination is deleted by the connection that made it",
+            ));
+        }
+        if self.owner.connection.consumes(destination) {
+            return Err(SessionError::IllegalState(
+                "the temporary destination has a consumer; close that first",
+            ));
         }
         self.owner.shared.core.request(PacketType::DESTROY_DESTINATION, |packet| {
             packet
@@ -191,7 +172,7 @@ impl Session {
         Ok(())
     }
 
-    /// Ends a durable subscription that no consumer uses.
+    /// Ends a durable subscription, shared or not, that no consumer uses.
     ///
     /// # Errors
     /// [`SessionError::Request`]: 404 there is none, 409 it has a consumer.
@@ -202,15 +183,50 @@ impl Session {
         Ok(())
     }
 
+    /// Commits what was sent and received since the last commit or rollback, and begins the next
+    /// transaction.
+    ///
+    /// # Errors
+    /// [`SessionError::IllegalState`] unless the session is [`AcknowledgeMode::Transacted`], or
+    /// from within a completion of an asynchronous send. [`SessionError::Request`]: if the broker
+    /// refused `COMMIT_TRANSACTION`, nothing is committed; roll back. If it refused or did not
+    /// answer `START_TRANSACTION`, all is committed, but nothing can be sent or received before a
+    /// rollback succeeds. After a lost connection, whether it was committed is not known.
+    pub fn commit(&self) -> Result<(), SessionError> {
+        self.check_transacted()?;
+        Ok(self.owner.shared.commit()?)
+    }
+
+    /// Takes back what was sent and received since the last commit or rollback, and begins the
+    /// next transaction. Received messages come again in their order, marked as redelivered; those
+    /// that only waited in the client come as if for the first time.
+    ///
+    /// # Errors
+    /// [`SessionError::IllegalState`] as for [`commit`](Self::commit); [`SessionError::Request`].
+    pub fn rollback(&self) -> Result<(), SessionError> {
+        self.check_transacted()?;
+        Ok(self.owner.shared.roll_back()?)
+    }
+
+    fn check_transacted(&self) -> Result<(), SessionError> {
+        if self.owner.shared.mode != AcknowledgeMode::Transacted {
+            return Err(SessionError::IllegalState("the session is not transacted"));
+        }
+        Ok(())
+    }
+
     /// Acknowledges all messages that the session has handed out so far. Nothing to do in an
-    /// automatic session; in a lazy one, an unfinished batch is sent.
+    /// automatic or transacted session, or one that never acknowledges; in a lazy one, an
+    /// unfinished batch is sent.
     ///
     /// # Errors
     /// [`AcknowledgeError::Request`]; the messages come again.
     pub fn acknowledge(&self) -> Result<(), AcknowledgeError> {
         let shared = &self.owner.shared;
         match shared.mode {
-            AcknowledgeMode::Auto => Ok(()),
+            AcknowledgeMode::Auto
+            | AcknowledgeMode::NoAcknowledge
+            | AcknowledgeMode::Transacted => Ok(()),
             AcknowledgeMode::DupsOk => {
                 shared.link.acks.flush(&shared.core);
                 shared.core.flush();
@@ -218,7 +234,7 @@ impl Session {
             }
             AcknowledgeMode::Client => {
                 let blocks = shared.link.acks.take_all();
-                Ok(acks::acknowledge(&shared.core, &blocks, shared.answer())?)
+                Ok(acks::acknowledge(&shared.core, &blocks, None, shared.answer())?)
             }
         }
     }
@@ -241,21 +257,29 @@ impl Session {
         if !shared.link.acks.take_one(block) {
             return Err(AcknowledgeError::UnknownMessage);
         }
-        Ok(acks::acknowledge(&shared.core, &[block], shared.answer())?)
+        Ok(acks::acknowledge(&shared.core, &[block], None, shared.answer())?)
     }
 
     /// Sends every message that was handed out and not acknowledged, and every one that waits,
     /// back to the broker: they come again, the former marked as redelivered.
     ///
     /// # Errors
-    /// [`SessionError::Request`].
+    /// [`SessionError::IllegalState`] in a transacted session, which is rolled back instead, and
+    /// in one that never acknowledges; [`SessionError::Request`].
     pub fn recover(&self) -> Result<(), SessionError> {
-        Ok(self.owner.shared.recover()?)
+        let shared = &self.owner.shared;
+        if shared.mode == AcknowledgeMode::NoAcknowledge {
+            return Err(SessionError::IllegalState("the broker keeps nothing of this session"));
+        }
+        if !matches!(shared.transaction(), Ok(None)) {
+            return Err(SessionError::IllegalState("transactions are rolled back, not recovered"));
+        }
+        Ok(shared.recover()?)
     }
 
     /// Closes the session with its consumers and producers. Waits for a running listener; threads
-    /// in `receive` get nothing; unacknowledged messages go back to the broker. Closing it again
-    /// does nothing.
+    /// in `receive` get nothing; unacknowledged messages go back to the broker, an open transaction
+    /// is rolled back. Closing it again does nothing.
     ///
     /// # Errors
     /// [`SessionError::IllegalState`] from within a listener of this session, which would wait for
@@ -284,324 +308,9 @@ impl Session {
     }
 }
 
-impl SessionShared {
-    /// What tells this session from others in this program.
-    pub(super) fn key(&self) -> usize {
-        std::ptr::from_ref(self).addr()
-    }
-
-    pub(super) fn place(&self) -> Place {
-        Place { connection: self.core.key(), session: self.key() }
-    }
-
-    pub(super) fn is_closing(&self) -> bool {
-        // Acquire: pairs with `begin_close`.
-        self.closing.load(Ordering::Acquire)
-    }
-
-    pub(super) fn has_listeners(&self) -> bool {
-        // Relaxed: a receiver that misses it competes with the listener, as if it came earlier.
-        self.has_thread.load(Ordering::Relaxed)
-    }
-
-    /// Whether messages may be handed out now.
-    pub(super) fn may_deliver(&self) -> bool {
-        // Acquire, both: pair with the stores that open them again.
-        self.core.started.load(Ordering::Acquire) && !self.recovering.load(Ordering::Acquire)
-    }
-
-    /// An error if the session cannot make anything any more.
-    pub(super) fn check_open(&self) -> Result<(), RequestError> {
-        self.core.check_alive()?;
-        if self.is_closing() {
-            return Err(RequestError::Closed { what: "session" });
-        }
-        Ok(())
-    }
-
-    pub(super) fn answer(&self) -> Answer {
-        match (self.mode, self.core.settings.ack_on_acknowledge) {
-            (AcknowledgeMode::DupsOk, _) | (_, Some(false)) => Answer::None,
-            _ => Answer::Awaited,
-        }
-    }
-
-    /// Makes sure that a destination exists.
-    pub(super) fn ensure_destination(&self, destination: &Destination) -> Result<(), RequestError> {
-        let made = self.core.request(PacketType::CREATE_DESTINATION, |packet| {
-            packet
-                .string("JMQDestination", destination.name())
-                .int("JMQDestType", destination.type_bits())
-        });
-        match made {
-            // It is there already.
-            Err(error) if error.status() == Some(Status::CONFLICT) => Ok(()),
-            made => made.map(|_reply| ()),
-        }
-    }
-
-    pub(super) fn add_consumer(&self, consumer: &Arc<ConsumerShared>) {
-        add(&self.consumers, consumer);
-    }
-
-    pub(super) fn forget_consumer(&self, consumer: &Arc<ConsumerShared>) {
-        remove(&self.consumers, consumer);
-    }
-
-    pub(super) fn add_producer(&self, producer: &Arc<ProducerShared>) {
-        add(&self.producers, producer);
-    }
-
-    pub(super) fn forget_producer(&self, producer: &Arc<ProducerShared>) {
-        remove(&self.producers, producer);
-    }
-
-    /// Gives a listener to the session's thread, which is started if need be.
-    pub(super) fn listen(self: &Arc<Self>, listener: Listener) -> Result<(), SessionError> {
-        self.check_open()?;
-        self.listeners.push(listener);
-        // AcqRel: forbids that two callers both start the thread.
-        if !self.has_thread.swap(true, Ordering::AcqRel) {
-            let started = listener::start(Arc::clone(self));
-            let thread = started.map_err(|error| ConnectionError::Socket(error.kind()))?;
-            let pushed = self.thread.push(thread);
-            debug_assert!(pushed.is_ok(), "one thread is started");
-        }
-        self.link.signal.wake_all();
-        // The thread may be the reader, with messages that came before its listener.
-        self.core.nudge_reader();
-        Ok(())
-    }
-
-    fn recover(&self) -> Result<(), RequestError> {
-        self.check_open()?;
-        // Release: with the STOP_REPLY below, whoever hands out sees it.
-        self.recovering.store(true, Ordering::Release);
-        let outcome = self.send_back();
-        // Release: everything that waited is gone before something is handed out again.
-        self.recovering.store(false, Ordering::Release);
-        self.link.signal.wake_all();
-        self.core.flush();
-        outcome
-    }
-
-    fn send_back(&self) -> Result<(), RequestError> {
-        let session = self.id;
-        self.link.acks.flush(&self.core);
-        self.core.request(PacketType::STOP, |packet| packet.long("JMQSessionID", session))?;
-        // After the reply nothing more comes: what waits now is all there is.
-        let consumers = self.consumers.load_full();
-        let mut unseen = Vec::new();
-        let mut emptied = Vec::new();
-        for consumer in consumers.iter() {
-            let before = unseen.len();
-            while let Some(packet) = consumer.link.inbox.pop() {
-                unseen.push(Block::of(packet.header()));
-            }
-            emptied.push((consumer, u32::try_from(unseen.len() - before).unwrap_or(u32::MAX)));
-        }
-        acks::redeliver(&self.core, &unseen, Seen::No);
-        acks::redeliver(&self.core, &self.link.acks.take_all(), Seen::Yes);
-        for (consumer, count) in emptied {
-            // The reset counts it, too.
-            let _owed = consumer.link.settle();
-            self.core.emptied(consumer.id, &consumer.link, count);
-        }
-        let start = PacketBuilder::new(PacketType::START).long("JMQSessionID", session);
-        self.core.submit(start, Push::Now);
-        Ok(())
-    }
-
-    /// Closes one consumer: waits for its running listener unless called from the session's
-    /// thread, then tells the broker.
-    pub(super) fn close_consumer(
-        &self,
-        consumer: &Arc<ConsumerShared>,
-    ) -> Result<(), RequestError> {
-        if !consumer.link.close() {
-            return Ok(());
-        }
-        self.link.signal.wake_all();
-        self.await_listener(Some(consumer.id));
-        self.forget_consumer(consumer);
-        let result = self.delete_consumer(consumer);
-        self.link.signal.wake_all();
-        result
-    }
-
-    fn delete_consumer(&self, consumer: &ConsumerShared) -> Result<(), RequestError> {
-        self.link.acks.flush(&self.core);
-        let last = self.last_unacknowledged(consumer.id);
-        let deleted = self
-            .core
-            .request(PacketType::DELETE_CONSUMER, |packet| consumer.fill_delete(packet, last));
-        self.discard(consumer);
-        deleted.map(|_reply| ())
-    }
-
-    /// Closes a consumer whose last handle is gone, without waiting for anybody.
-    pub(super) fn abandon_consumer(&self, consumer: &Arc<ConsumerShared>) {
-        if !consumer.link.close() {
-            return;
-        }
-        self.forget_consumer(consumer);
-        if self.core.lost().is_some() {
-            return;
-        }
-        self.link.acks.flush(&self.core);
-        let last = self.last_unacknowledged(consumer.id);
-        let packet = consumer.fill_delete(PacketBuilder::new(PacketType::DELETE_CONSUMER), last);
-        self.core.submit(packet, Push::Now);
-        self.discard(consumer);
-    }
-
-    /// Forgets what waits for a closed consumer; the broker takes it back by itself.
-    fn discard(&self, consumer: &ConsumerShared) {
-        self.core.command(Command::RemoveConsumer(consumer.id));
-        let mut count = 0;
-        while consumer.link.inbox.pop().is_some() {
-            count += 1;
-        }
-        self.core.discarded(count);
-    }
-
-    /// The last message of a consumer that was handed out and is not acknowledged.
-    fn last_unacknowledged(&self, consumer: i64) -> Option<Block> {
-        let blocks = self.link.acks.take_all();
-        let last = blocks.iter().rfind(|block| block.consumer == consumer).copied();
-        self.link.acks.put_back(blocks);
-        last
-    }
-
-    /// Waits until no listener runs, of this consumer or of any. Not from within one: it would
-    /// wait for itself.
-    fn await_listener(&self, consumer: Option<i64>) {
-        if listening::in_session(self.key()) {
-            return;
-        }
-        // SeqCst fence: the consumer's closed flag comes before the look at who runs, as on the
-        // other side who runs comes before the look at the flag. One of them sees the other.
-        fence(Ordering::SeqCst);
-        let free = || {
-            // Acquire: what the listener did comes before what follows here.
-            let running = self.running.load(Ordering::Acquire);
-            running == 0 || consumer.is_some_and(|id| running != id.unsigned_abs())
-        };
-        while !free() {
-            self.returned.sleep_unless(free, None);
-        }
-    }
-
-    /// Makes everybody stop: receivers get nothing, no further listener runs.
-    pub(super) fn begin_close(&self) {
-        // Release: pairs with `is_closing`.
-        self.closing.store(true, Ordering::Release);
-        for consumer in self.consumers.load_full().iter() {
-            consumer.link.end();
-        }
-        for producer in self.producers.load_full().iter() {
-            let _first = producer.link.close();
-        }
-        self.link.signal.wake_all();
-    }
-
-    /// Waits for the listeners, then tells the broker in the order of the Java client.
-    pub(super) fn finish_close(&self) -> Result<(), RequestError> {
-        // AcqRel: forbids that two callers both close.
-        if self.finished.swap(true, Ordering::AcqRel) {
-            return Ok(());
-        }
-        if let Some(thread) = self.thread.pop() {
-            self.core.nudge_reader();
-            // Its panic would have been reported by the panic hook.
-            let _ended = thread.join();
-        }
-        let mut outcome = Ok(());
-        for consumer in self.consumers.load_full().iter() {
-            if consumer.link.close() {
-                let deleted = self.delete_consumer(consumer);
-                outcome = outcome.and(deleted);
-            }
-        }
-        for producer in self.producers.load_full().iter() {
-            let deleted = self.delete_producer(producer);
-            outcome = outcome.and(deleted);
-        }
-        let session = self.id;
-        let destroyed = self
-            .core
-            .request(PacketType::DESTROY_SESSION, |packet| packet.long("JMQSessionID", session));
-        outcome.and(destroyed).map(drop)
-    }
-
-    /// Tells the broker that a producer is gone.
-    pub(super) fn delete_producer(
-        &self,
-        producer: &Arc<ProducerShared>,
-    ) -> Result<(), RequestError> {
-        let id = producer.id;
-        self.forget_producer(producer);
-        let deleted = self
-            .core
-            .request(PacketType::DELETE_PRODUCER, |packet| packet.long("JMQProducerID", id));
-        self.core.command(Command::RemoveProducer(id));
-        deleted.map(|_reply| ())
-    }
-
-    /// Closes a producer whose last handle is gone, without waiting for the broker.
-    pub(super) fn abandon_producer(&self, producer: &Arc<ProducerShared>) {
-        if !producer.link.close() {
-            return;
-        }
-        self.forget_producer(producer);
-        self.core.command(Command::RemoveProducer(producer.id));
-        if self.core.lost().is_none() {
-            let packet = PacketBuilder::new(PacketType::DELETE_PRODUCER);
-            self.core.submit(packet.long("JMQProducerID", producer.id), Push::Now);
-        }
-    }
-}
-
 impl Drop for SessionOwner {
     fn drop(&mut self) {
-        let shared = &self.shared;
-        // AcqRel: as in `finish_close`.
-        if shared.finished.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        shared.begin_close();
-        self.connection.forget_session(shared);
-        if shared.core.lost().is_none() {
-            shared.link.acks.flush(&shared.core);
-            let packet = PacketBuilder::new(PacketType::DESTROY_SESSION);
-            shared.core.submit(packet.long("JMQSessionID", shared.id), Push::Now);
-            // The session's thread may be the reader; it is not waited for.
-            shared.core.nudge_reader();
-        }
+        self.shared.abandon();
+        self.connection.forget_session(&self.shared);
     }
-}
-
-/// An id that a reply must have.
-pub(super) fn read_id(reply: &Packet, name: &'static str) -> Result<i64, RequestError> {
-    let malformed =
-        |cause| ConnectionError::Malformed { packet: reply.header().packet_type, cause };
-    let table = reply.properties().map_err(malformed)?;
-    let id = table.long(name).map_err(malformed)?;
-    let missing = crate::wire::PropertyError::Missing { name };
-    id.ok_or_else(|| malformed(missing).into())
-}
-
-fn add<T>(list: &Snapshot<Vec<Arc<T>>>, item: &Arc<T>) {
-    list.update(|items| {
-        let mut items = items.clone();
-        items.push(Arc::clone(item));
-        Some(items)
-    });
-}
-
-fn remove<T>(list: &Snapshot<Vec<Arc<T>>>, item: &Arc<T>) {
-    list.update(|items| {
-        let others = items.iter().filter(|other| !Arc::ptr_eq(other, item));
-        Some(others.map(Arc::clone).collect())
-    });
 }

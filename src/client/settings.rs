@@ -23,7 +23,7 @@ pub enum AddressListBehavior {
 }
 
 /// Every attribute that can be set.
-const NAMES: [&str; 24] = [
+const NAMES: [&str; 26] = [
     "imqAbortOnPingAckTimeout",
     "imqAckOnAcknowledge",
     "imqAckOnProduce",
@@ -40,6 +40,8 @@ const NAMES: [&str; 24] = [
     "imqConsumerFlowThreshold",
     "imqDefaultPassword",
     "imqDefaultUsername",
+    "imqDisableSetClientID",
+    "imqEnableSharedClientID",
     "imqOnMessageExceptionRedeliveryAttempts",
     "imqOnMessageExceptionRedeliveryIntervals",
     "imqPingAckTimeout",
@@ -51,7 +53,7 @@ const NAMES: [&str; 24] = [
 ];
 
 /// Longest user name, password or client id, in bytes.
-const TEXT_BYTES_MAX: usize = 1024;
+pub(super) const TEXT_BYTES_MAX: usize = 1024;
 
 /// Settings of one connection.
 #[derive(Clone)]
@@ -66,6 +68,9 @@ pub(super) struct Settings {
     pub(super) user: String,
     pub(super) password: String,
     pub(super) client_id: Option<String>,
+    pub(super) disables_set_client_id: bool,
+    /// Several connections may use the client id, and its durable subscriptions.
+    pub(super) shares_client_id: bool,
     /// `None` waits for ever.
     pub(super) ack_timeout: Option<Duration>,
     pub(super) ack_on_produce: Option<bool>,
@@ -107,6 +112,8 @@ impl Default for Settings {
             user: "guest".to_owned(),
             password: "guest".to_owned(),
             client_id: None,
+            disables_set_client_id: false,
+            shares_client_id: false,
             ack_timeout: None,
             ack_on_produce: None,
             ack_on_acknowledge: None,
@@ -161,6 +168,12 @@ impl Settings {
                 check_len("imqConfiguredClientID", value)?;
                 let id = value.trim();
                 self.client_id = (!id.is_empty()).then(|| id.to_owned());
+            }
+            "imqDisableSetClientID" => {
+                self.disables_set_client_id = switch("imqDisableSetClientID", value)?;
+            }
+            "imqEnableSharedClientID" => {
+                self.shares_client_id = switch("imqEnableSharedClientID", value)?;
             }
             "imqAckTimeout" => self.ack_timeout = positive(millis("imqAckTimeout", value)?),
             "imqAckOnProduce" => self.ack_on_produce = choice("imqAckOnProduce", value)?,
@@ -267,7 +280,8 @@ mod tests {
         match name {
             "imqAddressList" => "mq://a,mqtcp://b:1/jms",
             "imqAddressListBehavior" => " random ",
-            name if name.contains("Enabled") || name.contains("Abort") => "true",
+            name if name.contains("Enable") || name.contains("Abort") => "true",
+            name if name.contains("Disable") => "false",
             name if name.contains("AckOn") || name.contains("Prefetch") => "false",
             _ => "7",
         }

@@ -133,6 +133,8 @@ pub struct Identity {
     pub password: String,
     /// Client id to set after the login.
     pub client_id: Option<String>,
+    /// Several connections may use the client id.
+    pub shares_client_id: bool,
     /// Messages of a metered batch; 0 is off.
     pub flow_count: u32,
     /// Protocol level to ask for.
@@ -284,7 +286,9 @@ impl ClientEnd {
                     return Ok(ClientEvent::LoggedIn);
                 };
                 let naming = request(PacketType::SET_CLIENTID, CLIENT_ID_ID);
-                self.transmit.push_back(naming.string("JMQClientID", id));
+                let share = self.identity.shares_client_id;
+                self.transmit
+                    .push_back(naming.string("JMQClientID", id).boolean("JMQShare", share));
                 self.state = State::Naming;
             }
             (State::Naming, PacketType::SET_CLIENTID_REPLY) => {
@@ -292,8 +296,15 @@ impl ClientEnd {
                 self.state = State::Ready;
                 return Ok(ClientEvent::LoggedIn);
             }
-            // The broker may grant credit at any time; it is told again when it matters.
-            (_, PacketType::RESUME_FLOW) => {}
+            // The broker may grant credit at any time; producers there are none yet.
+            (_, PacketType::RESUME_FLOW) => {
+                let event = resume(packet)?;
+                if let (Some(welcome), ClientEvent::Resume { producer: None, credit }) =
+                    (&mut self.welcome, event)
+                {
+                    welcome.credit = credit;
+                }
+            }
             _ => return Err(ConnectionError::OutOfTurn { packet: kind }),
         }
         Ok(ClientEvent::Nothing)

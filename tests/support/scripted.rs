@@ -56,6 +56,14 @@ impl Scripted {
         Self { address, threads: vec![thread] }
     }
 
+    /// Runs `script`, which lets connections in as they come.
+    pub fn start_accepting(script: impl FnOnce(&Door) + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let thread = std::thread::spawn(move || script(&Door { listener }));
+        Self { address, threads: vec![thread] }
+    }
+
     /// A factory for this broker.
     pub fn factory(&self) -> ConnectionFactory {
         let mut factory = ConnectionFactory::new();
@@ -80,6 +88,19 @@ impl Scripted {
                 std::panic::resume_unwind(panic);
             }
         }
+    }
+}
+
+/// Where connections come in.
+pub struct Door {
+    listener: TcpListener,
+}
+
+impl Door {
+    /// The next connection.
+    pub fn open(&self) -> Peer {
+        let (stream, _) = self.listener.accept().unwrap();
+        Peer::new(stream, Style::default())
     }
 }
 

@@ -1,0 +1,405 @@
+//! What a session's handles, its threads and its connection share, and how it ends.
+
+use std::thread::JoinHandle;
+
+use super::{
+    acks::{self, Answer, Batch, Block},
+    consumer::ConsumerShared,
+    core::Core,
+    error::{RequestError, SessionError},
+    links::{Command, SessionLink},
+    listener::{self, Listener},
+    listening::{self, Place},
+    output::Push,
+    producer::ProducerShared,
+    session::AcknowledgeMode,
+};
+use crate::{
+    message::Destination,
+    proto::client::ConnectionError,
+    sync::{Arc, AtomicBool, AtomicU64, Inbox, Ordering, Queue, Signal, Snapshot, fence},
+    wire::{MessageId, Packet, PacketBuilder, PacketType, Status},
+};
+
+/// What a session's handles, its thread and its connection share.
+#[derive(Debug)]
+pub(super) struct SessionShared {
+    pub(super) core: Arc<Core>,
+    pub(super) id: i64,
+    pub(super) mode: AcknowledgeMode,
+    pub(super) link: Arc<SessionLink>,
+    /// Listeners on their way to the session's thread.
+    pub(super) listeners: Inbox<Listener>,
+    /// The consumer whose listener runs now; 0 for none.
+    pub(super) running: AtomicU64,
+    /// Woken when a listener has returned.
+    pub(super) returned: Signal,
+    consumers: Snapshot<Vec<Arc<ConsumerShared>>>,
+    producers: Snapshot<Vec<Arc<ProducerShared>>>,
+    /// The transaction that sends and acknowledgements belong to; 0 for none.
+    pub(super) transaction: AtomicU64,
+    /// Nothing is handed out: messages are on their way back to the broker.
+    pub(super) recovering: AtomicBool,
+    closing: AtomicBool,
+    finished: AtomicBool,
+    has_thread: AtomicBool,
+    /// One place, until somebody joins it.
+    thread: Queue<JoinHandle<()>>,
+}
+
+impl SessionShared {
+    pub(super) fn new(core: Arc<Core>, id: i64, mode: AcknowledgeMode) -> Self {
+        Self {
+            core,
+            id,
+            mode,
+            link: Arc::new(SessionLink::new(batch(mode))),
+            listeners: Inbox::new(),
+            running: AtomicU64::new(0),
+            returned: Signal::new(),
+            consumers: Snapshot::new(Vec::new()),
+            producers: Snapshot::new(Vec::new()),
+            transaction: AtomicU64::new(0),
+            recovering: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+            finished: AtomicBool::new(false),
+            has_thread: AtomicBool::new(false),
+            thread: Queue::new(1),
+        }
+    }
+
+    /// What tells this session from others in this program.
+    pub(super) fn key(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    pub(super) fn place(&self) -> Place {
+        Place { connection: self.core.key(), session: self.key() }
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        // Acquire: pairs with `begin_close`.
+        self.closing.load(Ordering::Acquire)
+    }
+
+    pub(super) fn has_listeners(&self) -> bool {
+        // Relaxed: a receiver that misses it competes with the listener, as if it came earlier.
+        self.has_thread.load(Ordering::Relaxed)
+    }
+
+    /// Whether messages may be handed out now.
+    pub(super) fn may_deliver(&self) -> bool {
+        // Acquire, both: pair with the stores that open them again.
+        self.core.started.load(Ordering::Acquire) && !self.recovering.load(Ordering::Acquire)
+    }
+
+    /// An error if the session cannot make anything any more.
+    pub(super) fn check_open(&self) -> Result<(), RequestError> {
+        self.core.check_alive()?;
+        if self.is_closing() {
+            return Err(RequestError::Closed { what: "session" });
+        }
+        Ok(())
+    }
+
+    /// Whether acknowledgements wait for the broker's word.
+    pub(super) fn answer(&self) -> Answer {
+        match (self.mode, self.core.settings.ack_on_acknowledge) {
+            (AcknowledgeMode::DupsOk, _) | (_, Some(false)) => Answer::None,
+            _ => Answer::Awaited,
+        }
+    }
+
+    /// Acknowledges one message by itself, as automatic and transacted sessions do: in the
+    /// transaction, if there is one.
+    pub(super) fn acknowledge_one(
+        &self,
+        consumer: &ConsumerShared,
+        packet: &Packet,
+    ) -> Result<(), RequestError> {
+        let block = Block::of(packet.header());
+        let transaction = self.transaction()?;
+        if transaction.is_some() {
+            // A rollback sends it back, even if the broker does not take the acknowledgement.
+            self.link.acks.add(&self.core, block);
+        }
+        let answer = match self.answer() {
+            Answer::Awaited if transaction.is_none() && consumer.is_lossy(packet) => Answer::None,
+            answer => answer,
+        };
+        acks::acknowledge(&self.core, &[block], transaction, answer)
+    }
+
+    /// Makes sure that a destination exists, unless it is another connection's temporary one.
+    pub(super) fn ensure_destination(&self, destination: &Destination) -> Result<(), RequestError> {
+        if destination.is_temporary() && !self.core.is_own_temporary(destination) {
+            return Ok(());
+        }
+        let made = self.core.request(PacketType::CREATE_DESTINATION, |packet| {
+            packet
+                .string("JMQDestination", destination.name())
+                .int("JMQDestType", destination.type_bits())
+        });
+        match made {
+            // It is there already.
+            Err(error) if error.status() == Some(Status::CONFLICT) => Ok(()),
+            made => made.map(|_reply| ()),
+        }
+    }
+
+    /// Whether a consumer of this session receives from `destination`.
+    pub(super) fn consumes(&self, destination: &Destination) -> bool {
+        let consumers = self.consumers.load_full();
+        consumers.iter().any(|consumer| consumer.destination == *destination)
+    }
+
+    /// The open consumers.
+    pub(super) fn consumers(&self) -> Arc<Vec<Arc<ConsumerShared>>> {
+        self.consumers.load_full()
+    }
+
+    pub(super) fn add_consumer(&self, consumer: &Arc<ConsumerShared>) {
+        add(&self.consumers, consumer);
+    }
+
+    pub(super) fn forget_consumer(&self, consumer: &Arc<ConsumerShared>) {
+        remove(&self.consumers, consumer);
+    }
+
+    pub(super) fn add_producer(&self, producer: &Arc<ProducerShared>) {
+        add(&self.producers, producer);
+    }
+
+    pub(super) fn forget_producer(&self, producer: &Arc<ProducerShared>) {
+        remove(&self.producers, producer);
+    }
+
+    /// Gives a listener to the session's thread, which is started if need be.
+    pub(super) fn listen(self: &Arc<Self>, listener: Listener) -> Result<(), SessionError> {
+        self.check_open()?;
+        self.listeners.push(listener);
+        // AcqRel: forbids that two callers both start the thread.
+        if !self.has_thread.swap(true, Ordering::AcqRel) {
+            let started = listener::start(Arc::clone(self));
+            let thread = started.map_err(|error| ConnectionError::Socket(error.kind()))?;
+            let pushed = self.thread.push(thread);
+            debug_assert!(pushed.is_ok(), "one thread is started");
+        }
+        self.link.signal.wake_all();
+        // The thread may be the reader, with messages that came before its listener.
+        self.core.nudge_reader();
+        Ok(())
+    }
+
+    /// Closes one consumer: waits for its running listener unless called from the session's
+    /// thread, then tells the broker.
+    pub(super) fn close_consumer(
+        &self,
+        consumer: &Arc<ConsumerShared>,
+    ) -> Result<(), RequestError> {
+        if !consumer.link.close() {
+            return Ok(());
+        }
+        self.link.signal.wake_all();
+        self.await_listener(Some(consumer.id));
+        self.forget_consumer(consumer);
+        let result = self.delete_consumer(consumer);
+        self.link.signal.wake_all();
+        result
+    }
+
+    fn delete_consumer(&self, consumer: &ConsumerShared) -> Result<(), RequestError> {
+        self.link.acks.flush(&self.core);
+        let last = self.last_seen(consumer.id);
+        let deleted = self
+            .core
+            .request(PacketType::DELETE_CONSUMER, |packet| consumer.fill_delete(packet, last));
+        self.discard(consumer);
+        deleted.map(|_reply| ())
+    }
+
+    /// Closes a consumer whose last handle is gone, without waiting for anybody.
+    pub(super) fn abandon_consumer(&self, consumer: &Arc<ConsumerShared>) {
+        if !consumer.link.close() {
+            return;
+        }
+        self.forget_consumer(consumer);
+        if self.core.lost().is_some() {
+            return;
+        }
+        self.link.acks.flush(&self.core);
+        let last = self.last_seen(consumer.id);
+        let packet = consumer.fill_delete(PacketBuilder::new(PacketType::DELETE_CONSUMER), last);
+        self.core.submit(packet, Push::Now);
+        self.discard(consumer);
+    }
+
+    /// Forgets what waits for a closed consumer; the broker takes it back by itself.
+    fn discard(&self, consumer: &ConsumerShared) {
+        self.core.command(Command::RemoveConsumer(consumer.id));
+        let mut count = 0;
+        while consumer.link.inbox.pop().is_some() {
+            count += 1;
+        }
+        self.core.discarded(count);
+    }
+
+    /// The last message of a consumer that was handed out and is not settled.
+    fn last_seen(&self, consumer: i64) -> Option<LastSeen> {
+        let blocks = self.link.acks.take_all();
+        let last = blocks.iter().rfind(|block| block.consumer == consumer).copied();
+        self.link.acks.put_back(blocks);
+        let in_transaction = self.mode == AcknowledgeMode::Transacted;
+        last.map(|block| LastSeen { message: block.message, in_transaction })
+    }
+
+    /// Waits until no listener runs, of this consumer or of any. Not from within one: it would
+    /// wait for itself.
+    fn await_listener(&self, consumer: Option<i64>) {
+        if listening::in_session(self.key()) {
+            return;
+        }
+        // SeqCst fence: the consumer's closed flag comes before the look at who runs, as on the
+        // other side who runs comes before the look at the flag. One of them sees the other.
+        fence(Ordering::SeqCst);
+        let free = || {
+            // Acquire: what the listener did comes before what follows here.
+            let running = self.running.load(Ordering::Acquire);
+            running == 0 || consumer.is_some_and(|id| running != id.unsigned_abs())
+        };
+        while !free() {
+            self.returned.sleep_unless(free, None);
+        }
+    }
+
+    /// Makes everybody stop: receivers get nothing, no further listener runs.
+    pub(super) fn begin_close(&self) {
+        // Release: pairs with `is_closing`.
+        self.closing.store(true, Ordering::Release);
+        for consumer in self.consumers.load_full().iter() {
+            consumer.link.end();
+        }
+        for producer in self.producers.load_full().iter() {
+            let _first = producer.link.close();
+        }
+        self.link.signal.wake_all();
+    }
+
+    /// Waits for the listeners, then tells the broker in the order of the Java client.
+    pub(super) fn finish_close(&self) -> Result<(), RequestError> {
+        // AcqRel: forbids that two callers both close.
+        if self.finished.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        if let Some(thread) = self.thread.pop() {
+            self.core.nudge_reader();
+            // Its panic would have been reported by the panic hook.
+            let _ended = thread.join();
+        }
+        self.roll_back_for_good();
+        let mut outcome = Ok(());
+        for consumer in self.consumers.load_full().iter() {
+            if consumer.link.close() {
+                let deleted = self.delete_consumer(consumer);
+                outcome = outcome.and(deleted);
+            }
+        }
+        for producer in self.producers.load_full().iter() {
+            let deleted = self.delete_producer(producer);
+            outcome = outcome.and(deleted);
+        }
+        let session = self.id;
+        let destroyed = self
+            .core
+            .request(PacketType::DESTROY_SESSION, |packet| packet.long("JMQSessionID", session));
+        outcome.and(destroyed).map(drop)
+    }
+
+    /// Ends the session without waiting for anybody: its last handle is gone.
+    pub(super) fn abandon(&self) {
+        // AcqRel: as in `finish_close`.
+        if self.finished.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.begin_close();
+        if self.core.lost().is_none() {
+            self.link.acks.flush(&self.core);
+            self.roll_back_for_good();
+            let packet = PacketBuilder::new(PacketType::DESTROY_SESSION);
+            self.core.submit(packet.long("JMQSessionID", self.id), Push::Now);
+            // The session's thread may be the reader; it is not waited for.
+            self.core.nudge_reader();
+        }
+    }
+
+    /// Tells the broker that a producer is gone.
+    pub(super) fn delete_producer(
+        &self,
+        producer: &Arc<ProducerShared>,
+    ) -> Result<(), RequestError> {
+        let id = producer.id;
+        self.forget_producer(producer);
+        let deleted = self
+            .core
+            .request(PacketType::DELETE_PRODUCER, |packet| packet.long("JMQProducerID", id));
+        self.core.command(Command::RemoveProducer(id));
+        deleted.map(|_reply| ())
+    }
+
+    /// Closes a producer whose last handle is gone, without waiting for the broker.
+    pub(super) fn abandon_producer(&self, producer: &Arc<ProducerShared>) {
+        if !producer.link.close() {
+            return;
+        }
+        self.forget_producer(producer);
+        self.core.command(Command::RemoveProducer(producer.id));
+        if self.core.lost().is_none() {
+            let packet = PacketBuilder::new(PacketType::DELETE_PRODUCER);
+            self.core.submit(packet.long("JMQProducerID", producer.id), Push::Now);
+        }
+    }
+}
+
+/// The last message that a consumer handed out and that is not settled.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LastSeen {
+    pub(super) message: MessageId,
+    /// It is acknowledged in a transaction.
+    pub(super) in_transaction: bool,
+}
+
+/// Whether a session of this mode acknowledges by itself, and how.
+const fn batch(mode: AcknowledgeMode) -> Batch {
+    match mode {
+        AcknowledgeMode::DupsOk => Batch::Lazy,
+        AcknowledgeMode::Auto
+        | AcknowledgeMode::Client
+        | AcknowledgeMode::NoAcknowledge
+        | AcknowledgeMode::Transacted => Batch::Asked,
+    }
+}
+
+/// An id that a reply must have.
+pub(super) fn read_id(reply: &Packet, name: &'static str) -> Result<i64, RequestError> {
+    let malformed =
+        |cause| ConnectionError::Malformed { packet: reply.header().packet_type, cause };
+    let table = reply.properties().map_err(malformed)?;
+    let id = table.long(name).map_err(malformed)?;
+    let missing = crate::wire::PropertyError::Missing { name };
+    id.ok_or_else(|| malformed(missing).into())
+}
+
+fn add<T>(list: &Snapshot<Vec<Arc<T>>>, item: &Arc<T>) {
+    list.update(|items| {
+        let mut items = items.clone();
+        items.push(Arc::clone(item));
+        Some(items)
+    });
+}
+
+fn remove<T>(list: &Snapshot<Vec<Arc<T>>>, item: &Arc<T>) {
+    list.update(|items| {
+        let others = items.iter().filter(|other| !Arc::ptr_eq(other, item));
+        Some(others.map(Arc::clone).collect())
+    });
+}
