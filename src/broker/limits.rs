@@ -24,3 +24,14 @@ pub(super) const PORT_MAPPER_LINES_MAX: usize = 6;
 
 /// Connections of administrators beyond those that are a setting.
 pub(super) const ADMIN_CONNECTIONS_EXTRA: usize = 16;
+
+/// Most transactions that are open or prepared at a time: a local one for each session that a busy
+/// connection may have.
+pub(super) const TRANSACTIONS_MAX: usize = 100_000;
+
+/// Most requests about one transaction that wait for its acknowledgements. A client asks for three
+/// things at most without waiting in between: end, prepare, commit.
+pub(super) const TRANSACTION_WAITING_MAX: usize = 16;
+
+/// Most transactions that are remembered after their end.
+pub(super) const TRANSACTIONS_REMEMBERED_MAX: usize = 1024;

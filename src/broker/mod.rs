@@ -44,6 +44,8 @@ mod shared;
 mod start;
 mod stats;
 mod stored;
+#[allow(dead_code, reason = "not all of it is called yet")]
+mod transaction;
 mod turn;
 mod value;
 #[allow(dead_code, reason = "not all of it is called yet")]

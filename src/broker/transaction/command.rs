@@ -1,0 +1,269 @@
+//! What the transactions are told, and what comes of it.
+
+use bytes::Bytes;
+
+use crate::{
+    proto::{
+        broker_in::ReplyTo,
+        transaction::{TransactionRequest, Xid},
+    },
+    sync::Plain,
+    wire::{PacketBuilder, PacketType, Status},
+};
+
+use super::State;
+
+/// Something happened that concerns transactions.
+///
+/// `D` names a destination, `M` is a message it has made room for, `R` is where a reply goes.
+#[derive(Debug)]
+pub(in crate::broker) enum TxCommand<D, M, R> {
+    /// A client asks.
+    Request {
+        /// The client's connection.
+        connection: i64,
+        /// Who is logged in there, for listings.
+        user: Option<Plain<str>>,
+        /// What it asks for.
+        request: TransactionRequest,
+        /// Answered exactly once.
+        reply: R,
+    },
+    /// A message was sent in a transaction; its destination has checked it and made room.
+    Produce {
+        /// The transaction named by the message.
+        id: i64,
+        /// The connection it was sent on.
+        connection: i64,
+        /// Where it goes.
+        destination: D,
+        /// The message.
+        message: M,
+        /// Who hears of it.
+        reply: Option<R>,
+    },
+    /// A message sent in a transaction was refused before it came here, and its sender does not
+    /// hear of that: carried out without it, the transaction would be half of what was meant.
+    Refused {
+        /// The transaction named by the message.
+        id: i64,
+        /// The connection it was sent on.
+        connection: i64,
+    },
+    /// An acknowledgement in a transaction was handed to these destinations, before this command.
+    /// [`Consumed`](Self::Consumed) follows exactly once.
+    Expect {
+        /// The transaction named by the acknowledgement.
+        id: i64,
+        /// The connection it was sent on.
+        connection: i64,
+        /// Its destinations.
+        parts: Vec<D>,
+        /// How many messages it is about.
+        messages: usize,
+        /// Who hears of it.
+        reply: Option<R>,
+    },
+    /// All destinations of an acknowledgement are done; in the order of the transaction's
+    /// [`Expect`](Self::Expect)s.
+    Consumed {
+        /// The transaction.
+        id: i64,
+        /// How it went; the worst of all parts.
+        status: Status,
+    },
+    /// A session ended.
+    SessionEnded {
+        /// Its connection.
+        connection: i64,
+        /// The session.
+        session: i64,
+    },
+    /// A connection ended.
+    ConnectionEnded {
+        /// Which one.
+        connection: i64,
+    },
+    /// Time passed: transactions may be over their lifetime.
+    Tick,
+    /// An administrator decides.
+    Admin {
+        /// The transaction.
+        id: i64,
+        /// How.
+        verdict: Verdict,
+        /// Answered exactly once.
+        reply: R,
+    },
+    /// An administrator asks for all of them.
+    List(R),
+}
+
+/// What an administrator decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::broker) enum Verdict {
+    /// Carry it out; only what is prepared.
+    Commit,
+    /// Undo it, whatever its state.
+    Rollback,
+}
+
+/// What is to be done, in this order.
+#[derive(Debug, PartialEq)]
+pub(in crate::broker) enum Effect<D, M, R> {
+    /// Tell a client.
+    Reply {
+        /// Where.
+        to: R,
+        /// What.
+        reply: TxReply,
+    },
+    /// Give an administrator the list.
+    List {
+        /// Where.
+        to: R,
+        /// By id.
+        transactions: Vec<Listed>,
+    },
+    /// Carried out: put this message in. Room was made for it when it was sent.
+    Produce {
+        /// Where it goes.
+        destination: D,
+        /// The message.
+        message: M,
+    },
+    /// Undone or refused: forget this message, and give its room back.
+    Drop(M, D),
+    /// What was acknowledged there in this transaction is decided.
+    Settle {
+        /// Where.
+        destination: D,
+        /// The transaction.
+        id: i64,
+        /// How.
+        outcome: Outcome,
+    },
+    /// What was acknowledged there in this transaction no longer belongs to its consumers: it
+    /// survives them, until it is settled.
+    Hold {
+        /// Where.
+        destination: D,
+        /// The transaction.
+        id: i64,
+    },
+}
+
+/// How acknowledgements of a transaction end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::broker) enum Outcome {
+    /// The messages are consumed.
+    Commit,
+    /// They are not.
+    Rollback {
+        /// Put them back at their place. Otherwise they are again what they were before they were
+        /// acknowledged, delivered to their consumer, and the client has them redelivered.
+        redeliver: bool,
+        /// The application has seen them: if they are put back, the delivery counts.
+        seen: bool,
+        /// A message that was rolled back so often is given up.
+        max_rollbacks: Option<u32>,
+        /// What is given up goes to the dead message queue.
+        dead_on_max: bool,
+    },
+}
+
+impl Outcome {
+    /// Undone without a client's word about it; nothing is given up for that.
+    pub(super) const fn undone(redeliver: bool) -> Self {
+        Self::Rollback { redeliver, seen: true, max_rollbacks: None, dead_on_max: false }
+    }
+}
+
+/// What a reply says besides its type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::broker) struct TxReply {
+    /// The status.
+    pub status: Status,
+    /// Why not.
+    pub reason: Option<String>,
+    /// `JMQTransactionID`: which transaction it is about, where that is part of the reply.
+    pub transaction: Option<i64>,
+    /// `JMQNextTransactionID`: the next one of the session.
+    pub next: Option<i64>,
+    /// `JMQPrepareStateFAILED`: the transaction is marked as failed.
+    pub failed: bool,
+    /// `JMQQuantity`: how many XIDs are in the body.
+    pub quantity: Option<i32>,
+    /// The body.
+    pub body: Bytes,
+}
+
+impl TxReply {
+    /// Nothing but a status.
+    pub(super) const fn bare(status: Status) -> Self {
+        Self {
+            status,
+            reason: None,
+            transaction: None,
+            next: None,
+            failed: false,
+            quantity: None,
+            body: Bytes::new(),
+        }
+    }
+
+    /// Done, with the transaction.
+    pub(super) fn done(transaction: i64) -> Self {
+        Self { transaction: Some(transaction), ..Self::bare(Status::OK) }
+    }
+
+    /// Why not.
+    pub(super) fn refuse(status: Status, transaction: Option<i64>, reason: String) -> Self {
+        Self { transaction, reason: Some(reason), ..Self::bare(status) }
+    }
+
+    /// The packet that answers this request.
+    pub(in crate::broker) fn packet(&self, to: &ReplyTo) -> PacketBuilder {
+        // The C client reads the id of a start before the status, and gives up if there is none.
+        let is_start = to.header.packet_type == PacketType::START_TRANSACTION;
+        let transaction = self.transaction.or_else(|| is_start.then_some(0));
+        let mut packet = to.with(self.status);
+        if let Some(id) = transaction {
+            packet = packet.long("JMQTransactionID", id);
+        }
+        if let Some(id) = self.next {
+            packet = packet.long("JMQNextTransactionID", id);
+        }
+        if self.failed {
+            packet = packet.boolean("JMQPrepareStateFAILED", true);
+        }
+        if let Some(quantity) = self.quantity {
+            packet = packet.int("JMQQuantity", quantity);
+        }
+        if let Some(reason) = &self.reason {
+            packet = packet.string("JMQReason", reason);
+        }
+        packet.body(self.body.clone())
+    }
+}
+
+/// One transaction in an administrator's list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::broker) struct Listed {
+    /// The broker's id.
+    pub id: i64,
+    /// The transaction manager's name; a local transaction has none.
+    pub xid: Option<Xid>,
+    /// How far it is.
+    pub state: State,
+    /// The connection it was started on; none once that has ended.
+    pub connection: Option<i64>,
+    /// Who was logged in there.
+    pub user: Option<Plain<str>>,
+    /// When it was started, in milliseconds since 1970.
+    pub created_ms: i64,
+    /// Messages sent in it.
+    pub messages: usize,
+    /// Messages acknowledged in it.
+    pub acknowledgements: usize,
+}

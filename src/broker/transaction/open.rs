@@ -1,0 +1,202 @@
+//! One transaction that is not over.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use crate::{
+    proto::transaction::{Start, TransactionRequest},
+    sync::Plain,
+    wire::java::{JavaValue, encode_hashtable},
+};
+
+use super::{
+    State,
+    command::{Effect, Listed, Outcome, Verdict},
+};
+
+/// An acknowledgement that its destinations are still carrying out.
+#[derive(Debug)]
+pub(super) enum Expected<R> {
+    /// It belongs to the transaction; who hears of it.
+    Counted(Option<R>),
+    /// It was refused, and answered; only its `Consumed` is to come.
+    Refused,
+}
+
+/// What waits until the acknowledgements before it are carried out.
+#[derive(Debug)]
+pub(super) enum Waiting<R> {
+    Request {
+        connection: i64,
+        request: TransactionRequest,
+        reply: R,
+    },
+    Admin {
+        verdict: Verdict,
+        reply: R,
+    },
+    /// Its session or its connection is gone.
+    Abandoned(Loss),
+    /// Its lifetime is over.
+    Expired,
+}
+
+/// What a transaction has lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Loss {
+    Session,
+    Connection,
+}
+
+/// One open transaction.
+#[derive(Debug)]
+pub(super) struct Open<D, M, R> {
+    pub(super) state: State,
+    /// What it was started with; the session only if it ends with that.
+    pub(super) start: Start,
+    /// The connection it was started on, while that lives.
+    pub(super) owner: Option<i64>,
+    pub(super) user: Option<Plain<str>>,
+    pub(super) created_ms: i64,
+    /// What it acknowledged no longer belongs to the consumers.
+    pub(super) held: bool,
+    /// It was prepared as the first half of a one-phase commit.
+    pub(super) one_phase: bool,
+    pub(super) produced: Vec<(D, M)>,
+    /// Where something was acknowledged in it, each destination once.
+    pub(super) parts: Vec<D>,
+    /// Messages acknowledged in it.
+    pub(super) acknowledgements: usize,
+    pub(super) expected: VecDeque<Expected<R>>,
+    /// How many of `expected` belong to it.
+    pub(super) unsettled: usize,
+    pub(super) waiting: VecDeque<Waiting<R>>,
+}
+
+impl<D: Clone + PartialEq, M, R> Open<D, M, R> {
+    /// One that was just created.
+    pub(super) fn new(owner: i64, user: Option<Plain<str>>, start: &Start, wall_ms: i64) -> Self {
+        let ends_with_session = start.xid.is_none() && !start.session_less;
+        Self {
+            state: State::Created,
+            start: Start { session: start.session.filter(|_| ends_with_session), ..start.clone() },
+            owner: Some(owner),
+            user,
+            created_ms: wall_ms,
+            held: false,
+            one_phase: false,
+            produced: Vec::new(),
+            parts: Vec::new(),
+            acknowledgements: 0,
+            expected: VecDeque::new(),
+            unsettled: 0,
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Whether this connection may name it: a branch is everybody's, and so is what a connection
+    /// that is gone has left behind.
+    pub(super) fn is_open_to(&self, connection: i64) -> bool {
+        self.start.xid.is_some() || self.owner.is_none_or(|owner| owner == connection)
+    }
+
+    /// Whether requests about it must wait: acknowledgements or other requests come first.
+    pub(super) fn is_busy(&self) -> bool {
+        self.unsettled > 0 || !self.waiting.is_empty()
+    }
+
+    /// Why it takes neither messages nor acknowledgements, if so.
+    pub(super) fn closed_to_work(&self, id: i64) -> Option<String> {
+        if self.state != State::Started {
+            return Some(format!("transaction {id} takes no more work: it is {}", self.state));
+        }
+        // Whatever waits was asked for before this.
+        (!self.waiting.is_empty())
+            .then(|| format!("transaction {id} takes no more work: a request about it came first"))
+    }
+
+    /// Something in it went wrong: unless the promise was made already, it can only be rolled back.
+    pub(super) const fn fail(&mut self) {
+        if matches!(self.state, State::Started | State::Incomplete | State::Complete) {
+            self.state = State::Failed;
+        }
+    }
+
+    /// Work in it was refused, in a way that must not go unnoticed. What was asked for before that
+    /// is carried out without it.
+    pub(super) fn spoil(&mut self) {
+        if self.waiting.is_empty() {
+            self.fail();
+        }
+    }
+
+    /// Lets go of what a refused acknowledgement did at these destinations. Where the transaction
+    /// has acknowledged before, nothing can be singled out: there it ends with the transaction.
+    pub(super) fn let_go(&self, id: i64, parts: Vec<D>, out: &mut Vec<Effect<D, M, R>>) {
+        let foreign = parts.into_iter().filter(|part| !self.parts.contains(part));
+        let outcome = Outcome::undone(false);
+        out.extend(foreign.map(|destination| Effect::Settle { destination, id, outcome }));
+    }
+
+    /// Whether it is over its lifetime. Nothing that is prepared ever is: the promise holds.
+    pub(super) fn is_expired(&self, wall_ms: i64) -> bool {
+        let age = u64::try_from(wall_ms.saturating_sub(self.created_ms)).unwrap_or(0);
+        self.start.lifetime_ms.is_some_and(|lifetime| age > lifetime)
+            && self.state != State::Prepared
+    }
+
+    /// From here on it owns what it acknowledged.
+    pub(super) fn hold(&mut self, id: i64, out: &mut Vec<Effect<D, M, R>>) {
+        if std::mem::replace(&mut self.held, true) {
+            return;
+        }
+        let parts = self.parts.iter().cloned();
+        out.extend(parts.map(|destination| Effect::Hold { destination, id }));
+    }
+
+    /// Carries out what was sent, or drops it, and settles what was acknowledged.
+    pub(super) fn end(&mut self, id: i64, outcome: Outcome, out: &mut Vec<Effect<D, M, R>>) {
+        let produced = std::mem::take(&mut self.produced);
+        out.extend(produced.into_iter().map(|(destination, message)| match outcome {
+            Outcome::Commit => Effect::Produce { destination, message },
+            Outcome::Rollback { .. } => Effect::Drop(message, destination),
+        }));
+        let parts = std::mem::take(&mut self.parts);
+        out.extend(parts.into_iter().map(|destination| Effect::Settle {
+            destination,
+            id,
+            outcome,
+        }));
+    }
+
+    pub(super) fn listed(&self, id: i64) -> Listed {
+        Listed {
+            id,
+            xid: self.start.xid,
+            state: self.state,
+            connection: self.owner,
+            user: self.user.clone(),
+            created_ms: self.created_ms,
+            messages: self.produced.len(),
+            acknowledgements: self.acknowledgements,
+        }
+    }
+
+    /// The table that says how a transaction is, for whoever verifies it.
+    pub(super) fn described(&self) -> Bytes {
+        let lifetime = self.start.lifetime_ms.and_then(|ms| i64::try_from(ms).ok()).unwrap_or(0);
+        let mut entries = vec![
+            // One more than everywhere else, says the protocol.
+            ("State", JavaValue::Int(self.state as i32 + 1)),
+            ("JMQAutoRollback", JavaValue::Int(self.start.auto_rollback as i32)),
+            ("JMQSessionLess", JavaValue::Boolean(self.start.session_less)),
+            ("JMQCreateTime", JavaValue::Long(self.created_ms)),
+            ("JMQLifetime", JavaValue::Long(lifetime)),
+        ];
+        if let Some(xid) = &self.start.xid {
+            entries.push(("JMQXid", JavaValue::String(xid.to_string())));
+        }
+        encode_hashtable(entries.iter().map(|(name, value)| (*name, value)))
+    }
+}

@@ -1,0 +1,117 @@
+//! Work done in a transaction: what is sent and what is acknowledged.
+
+use crate::wire::Status;
+
+use super::{Context, Effect, Outcome, Table, TxReply, open::Expected};
+
+impl<D: Clone + PartialEq, M, R> Table<D, M, R> {
+    pub(super) fn produce(
+        &mut self,
+        id: i64,
+        connection: i64,
+        (destination, message): (D, M),
+        reply: Option<R>,
+        cx: &mut Context<'_, D, M, R>,
+    ) {
+        let messages_max = self.limits.messages_max;
+        let refused = match self.open_to(id, connection) {
+            None => Some((Status::ERROR, format!("Unknown transaction {id}"))),
+            Some(open) => {
+                let refused = match open.closed_to_work(id) {
+                    Some(reason) => Some((Status::ERROR, reason)),
+                    None if open.produced.len() >= messages_max => Some((
+                        Status::RESOURCE_FULL,
+                        format!("transaction {id} has {messages_max} messages, which is the most"),
+                    )),
+                    None => None,
+                };
+                if refused.is_none() {
+                    open.produced.push((destination, message));
+                    if let Some(to) = reply {
+                        cx.reply(to, TxReply::bare(Status::OK));
+                    }
+                    return;
+                }
+                if reply.is_none() {
+                    open.spoil();
+                }
+                refused
+            }
+        };
+        cx.out.push(Effect::Drop(message, destination));
+        if let (Some(to), Some((status, reason))) = (reply, refused) {
+            cx.reply(to, TxReply::refuse(status, None, reason));
+        }
+    }
+
+    pub(super) fn expect(
+        &mut self,
+        id: i64,
+        connection: i64,
+        parts: Vec<D>,
+        messages: usize,
+        reply: Option<R>,
+        cx: &mut Context<'_, D, M, R>,
+    ) {
+        let most = self.limits.acknowledgements_max;
+        let unknown = || (Status::NOT_FOUND, format!("Unknown transaction {id}"));
+        let (status, reason) = match self.open.get_mut(&id) {
+            None => {
+                let outcome = Outcome::undone(false);
+                let settle = |destination| Effect::Settle { destination, id, outcome };
+                cx.out.extend(parts.into_iter().map(settle));
+                unknown()
+            }
+            Some(open) => {
+                let is_its = open.is_open_to(connection);
+                let refused = if !is_its {
+                    unknown()
+                } else if let Some(reason) = open.closed_to_work(id) {
+                    (Status::PRECONDITION_FAILED, reason)
+                } else if open.acknowledgements.saturating_add(messages) > most {
+                    let reason =
+                        format!("transaction {id} acknowledges {most} messages at the most");
+                    (Status::RESOURCE_FULL, reason)
+                } else {
+                    open.acknowledgements += messages;
+                    for part in parts {
+                        if !open.parts.contains(&part) {
+                            open.parts.push(part);
+                        }
+                    }
+                    open.unsettled += 1;
+                    return open.expected.push_back(Expected::Counted(reply));
+                };
+                open.let_go(id, parts, cx.out);
+                open.expected.push_back(Expected::Refused);
+                if is_its {
+                    open.spoil();
+                }
+                refused
+            }
+        };
+        if let Some(to) = reply {
+            cx.reply(to, TxReply::refuse(status, None, reason));
+        }
+    }
+
+    pub(super) fn consumed(&mut self, id: i64, status: Status, cx: &mut Context<'_, D, M, R>) {
+        // What was refused may be carried out after its transaction has ended.
+        let Some(open) = self.open.get_mut(&id) else { return };
+        let Some(Expected::Counted(reply)) = open.expected.pop_front() else { return };
+        open.unsettled -= 1;
+        if !status.is_ok() {
+            open.fail();
+        }
+        if let Some(to) = reply {
+            let reason = (!status.is_ok()).then(|| {
+                format!("an acknowledgement failed: transaction {id} can only be rolled back")
+            });
+            cx.reply(to, TxReply { reason, ..TxReply::bare(status) });
+        }
+        while let Some(open) = self.open.get_mut(&id).filter(|open| open.unsettled == 0) {
+            let Some(waiting) = open.waiting.pop_front() else { return };
+            self.carry(id, waiting, cx);
+        }
+    }
+}
