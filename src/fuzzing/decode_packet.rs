@@ -2,6 +2,8 @@
 
 use bytes::{Bytes, BytesMut};
 
+#[cfg(feature = "broker")]
+use crate::proto::transaction::{Xid, read};
 use crate::{
     message::{Message, Origin, dump::describe},
     wire::{
@@ -80,6 +82,8 @@ fn take_apart(packet: &Packet) {
     }
     if let Ok(table) = packet.properties() {
         properties(&table);
+        #[cfg(feature = "broker")]
+        transaction(packet, &table);
     }
     delivered(packet);
     serialized(&packet.body());
@@ -111,6 +115,16 @@ fn properties(table: &PropertyTable<'_>) {
         let again = PropertyTable::new(&out).map(|table| table.to_owned());
         // Compared as text: a number that is none does not equal itself.
         assert_eq!(format!("{again:?}"), format!("{:?}", Ok::<_, ()>(&owned)));
+    }
+}
+
+#[cfg(feature = "broker")]
+fn transaction(packet: &Packet, table: &PropertyTable<'_>) {
+    if let Err((status, reason)) = read(packet, table) {
+        assert!(!status.is_ok() && !reason.is_empty(), "refused without a reason");
+    }
+    if let Ok(xid) = Xid::decode(packet.body_bytes()) {
+        assert_eq!(Xid::decode(&xid.encode()), Ok(xid), "an XID does not read back");
     }
 }
 

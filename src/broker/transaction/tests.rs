@@ -11,6 +11,7 @@ use crate::{
 
 mod branches;
 mod endings;
+mod model;
 mod work;
 
 type Done = Effect<&'static str, u32, u32>;

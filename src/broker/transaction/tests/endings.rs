@@ -12,7 +12,7 @@ use crate::{
             Association, AutoRollback, Ending, Start, Target, TransactionRequest, XaFlags,
         },
     },
-    wire::{PacketBuilder, PacketType, Status},
+    wire::{PacketBuilder, PacketType, Status, java},
 };
 
 #[test]
@@ -170,6 +170,9 @@ fn a_lifetime_ends_what_is_not_prepared() {
     let reason = format!("transaction {id}: it is timed out and cannot be committed");
     assert_eq!((reply.status.0, reply.reason), (412, Some(reason)));
     assert_eq!(bench.states(), [(prepared, State::Prepared)]);
+    let reply = bench.reply(1, TransactionRequest::Verify(named(1)));
+    let table = java::decode_hashtable(&reply.body).unwrap();
+    assert_eq!(table[4], ("JMQLifetime".to_owned(), 100_i64.into()), "it still has it");
     assert_eq!(bench.status(1, commit(named(1))), 200);
     assert_eq!(bench.table.mortal, 0);
 }
