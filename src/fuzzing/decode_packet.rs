@@ -17,6 +17,9 @@ use crate::{
 /// Largest packet that is not skipped.
 const LIMIT: u32 = 1 << 16;
 
+/// Values of an object that are read.
+const OBJECT_ITEMS: usize = 1 << 12;
+
 /// Decodes `data` in one piece and in several, and takes every packet apart.
 ///
 /// Shape of `data`: a byte that says how many cuts there are (its lowest three bits), two bytes
@@ -166,6 +169,11 @@ fn serialized(bytes: &Bytes) {
         let entries = entries.iter().map(|(name, value)| (name.as_str(), value));
         let again = java::encode_hashtable(entries);
         assert!(java::decode_hashtable(&again).is_ok());
+    }
+    if let Ok(document) = java::decode_object(bytes, OBJECT_ITEMS) {
+        let again = java::encode_object(&document.classes, &document.root);
+        let again = java::decode_object(&again, usize::MAX);
+        assert_eq!(format!("{again:?}"), format!("{:?}", Ok::<_, ()>(&document)));
     }
     if let Ok(items) = java::decode_stream(bytes) {
         let again = java::decode_stream(&java::encode_stream(&items));

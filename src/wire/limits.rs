@@ -21,6 +21,15 @@ pub const PROPERTY_STRING_BYTES_MAX: usize = 65_535;
 /// and some forty in memory.
 pub const JAVA_ITEMS_MAX: usize = 1 << 20;
 
+/// How deep objects may lie within objects where any class is read.
+pub const JAVA_DEPTH_MAX: usize = 16;
+
+/// Longest name of a class or field where any class is read, in bytes.
+pub const JAVA_NAME_BYTES_MAX: u16 = 4096;
+
+/// Most fields of one class, its parents' counted in.
+pub const JAVA_FIELDS_MAX: usize = 1024;
+
 /// Most text that references may repeat in one serialized map or stream, in bytes. A reference of
 /// five bytes stands for a whole string.
 pub const JAVA_REPEATED_BYTES_MAX: usize = 16 << 20;

@@ -15,6 +15,10 @@ pub(super) enum Class {
     ByteArray,
     HashMap,
     Hashtable,
+    /// The ones from here on are only in objects, never in bodies of messages.
+    Properties,
+    Vector,
+    ObjectArray,
 }
 
 /// How a class describes itself in a stream.
@@ -24,23 +28,33 @@ pub(super) struct Description {
     /// `serialVersionUID`.
     pub(super) uid: u64,
     pub(super) flags: u8,
-    /// Type letter and name of each field.
-    pub(super) fields: &'static [(u8, &'static str)],
+    /// Type letter, name and, for objects, type of each field.
+    pub(super) fields: &'static [Field],
     pub(super) parent: Option<Class>,
 }
 
+/// Type letter, name, and the type of an object.
+pub(super) type Field = (u8, &'static str, &'static str);
+
 /// Flag of a class that is written field by field.
-const SERIALIZABLE: u8 = 2;
+pub(super) const SERIALIZABLE: u8 = 2;
 /// Flag of a class that also writes data of its own.
 const WRITES_ITSELF: u8 = 3;
 
 /// Fields of both map classes.
-const MAP_FIELDS: &[(u8, &str)] = &[(b'F', "loadFactor"), (b'I', "threshold")];
+const MAP_FIELDS: &[Field] = &[(b'F', "loadFactor", ""), (b'I', "threshold", "")];
+
+const VECTOR_FIELDS: &[Field] = &[
+    (b'I', "capacityIncrement", ""),
+    (b'I', "elementCount", ""),
+    (b'[', "elementData", "[Ljava/lang/Object;"),
+];
 
 impl Class {
-    pub(super) const COUNT: usize = 12;
+    pub(super) const COUNT: usize = 15;
 
-    const ALL: [Self; Self::COUNT] = [
+    /// Those in bodies of messages.
+    const IN_MESSAGES: [Self; 12] = [
         Self::Boolean,
         Self::Byte,
         Self::Short,
@@ -55,16 +69,13 @@ impl Class {
         Self::Hashtable,
     ];
 
+    /// The class of this name, if messages have it.
     pub(super) fn named(name: &[u8]) -> Option<Self> {
-        Self::ALL.into_iter().find(|class| class.description().name.as_bytes() == name)
+        Self::IN_MESSAGES.into_iter().find(|class| class.description().name.as_bytes() == name)
     }
 
     pub(super) const fn description(self) -> Description {
-        const fn boxed(
-            name: &'static str,
-            uid: u64,
-            fields: &'static [(u8, &'static str)],
-        ) -> Description {
+        const fn boxed(name: &'static str, uid: u64, fields: &'static [Field]) -> Description {
             Description { name, uid, flags: SERIALIZABLE, fields, parent: Some(Class::Number) }
         }
         match self {
@@ -72,22 +83,26 @@ impl Class {
                 name: "java.lang.Boolean",
                 uid: 0xCD20_7280_D59C_FAEE,
                 flags: SERIALIZABLE,
-                fields: &[(b'Z', "value")],
+                fields: &[(b'Z', "value", "")],
                 parent: None,
             },
             Self::Character => Description {
                 name: "java.lang.Character",
                 uid: 0x348B_47D9_6B1A_2678,
                 flags: SERIALIZABLE,
-                fields: &[(b'C', "value")],
+                fields: &[(b'C', "value", "")],
                 parent: None,
             },
-            Self::Byte => boxed("java.lang.Byte", 0x9C4E_6084_EE50_F51C, &[(b'B', "value")]),
-            Self::Short => boxed("java.lang.Short", 0x684D_3713_3460_DA52, &[(b'S', "value")]),
-            Self::Integer => boxed("java.lang.Integer", 0x12E2_A0A4_F781_8738, &[(b'I', "value")]),
-            Self::Long => boxed("java.lang.Long", 0x3B8B_E490_CC8F_23DF, &[(b'J', "value")]),
-            Self::Float => boxed("java.lang.Float", 0xDAED_C9A2_DB3C_F0EC, &[(b'F', "value")]),
-            Self::Double => boxed("java.lang.Double", 0x80B3_C24A_296B_FB04, &[(b'D', "value")]),
+            Self::Byte => boxed("java.lang.Byte", 0x9C4E_6084_EE50_F51C, &[(b'B', "value", "")]),
+            Self::Short => boxed("java.lang.Short", 0x684D_3713_3460_DA52, &[(b'S', "value", "")]),
+            Self::Integer => {
+                boxed("java.lang.Integer", 0x12E2_A0A4_F781_8738, &[(b'I', "value", "")])
+            }
+            Self::Long => boxed("java.lang.Long", 0x3B8B_E490_CC8F_23DF, &[(b'J', "value", "")]),
+            Self::Float => boxed("java.lang.Float", 0xDAED_C9A2_DB3C_F0EC, &[(b'F', "value", "")]),
+            Self::Double => {
+                boxed("java.lang.Double", 0x80B3_C24A_296B_FB04, &[(b'D', "value", "")])
+            }
             Self::Number => Description {
                 name: "java.lang.Number",
                 uid: 0x86AC_951D_0B94_E08B,
@@ -116,6 +131,27 @@ impl Class {
                 fields: MAP_FIELDS,
                 parent: None,
             },
+            Self::Properties => Description {
+                name: "java.util.Properties",
+                uid: 0x3912_D07A_7036_3E98,
+                flags: SERIALIZABLE,
+                fields: &[(b'L', "defaults", "Ljava/util/Properties;")],
+                parent: Some(Self::Hashtable),
+            },
+            Self::Vector => Description {
+                name: "java.util.Vector",
+                uid: 0xD997_7D5B_803B_AF01,
+                flags: WRITES_ITSELF,
+                fields: VECTOR_FIELDS,
+                parent: None,
+            },
+            Self::ObjectArray => Description {
+                name: "[Ljava.lang.Object;",
+                uid: 0x90CE_589F_1073_296C,
+                flags: SERIALIZABLE,
+                fields: &[],
+                parent: None,
+            },
         }
     }
 }
@@ -135,4 +171,6 @@ pub(super) const TC_STRING: u8 = 0x74;
 pub(super) const TC_ARRAY: u8 = 0x75;
 pub(super) const TC_BLOCKDATA: u8 = 0x77;
 pub(super) const TC_ENDBLOCKDATA: u8 = 0x78;
+pub(super) const TC_BLOCKDATALONG: u8 = 0x7A;
 pub(super) const TC_LONGSTRING: u8 = 0x7C;
+pub(super) const TC_ENUM: u8 = 0x7E;

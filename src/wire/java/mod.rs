@@ -1,19 +1,25 @@
-//! The part of Java's object serialization that message bodies use.
+//! The part of Java's object serialization that message bodies and administrators use.
 //!
 //! A map message's body is one serialized `java.util.HashMap`, a stream message's body is one
 //! serialized object after the other; broker information travels as a `java.util.Hashtable`. Their
 //! values are boxed primitives, strings, byte arrays and null, so a dozen classes are enough, and
 //! anything else is an error that names the class.
 //!
+//! What administrators and brokers send each other are [objects](JavaObject) of any class, in trees.
+//!
 //! # Invariants
 //! - Written bytes are those of Java's own writer for values that are not shared: a class is
 //!   described once and referred to afterwards, numbers share the description of their parent.
 //! - Reading never panics. What it allocates is bounded by the input, by
 //!   [`JAVA_ITEMS_MAX`] and by
-//!   [`JAVA_REPEATED_BYTES_MAX`]; its recursion by two.
+//!   [`JAVA_REPEATED_BYTES_MAX`]; its recursion by two, in objects by
+//!   [`JAVA_DEPTH_MAX`](super::limits::JAVA_DEPTH_MAX).
 //! - Byte arrays are slices of the input.
 
 mod class;
+mod object;
+mod object_reader;
+mod object_writer;
 mod reader;
 mod writer;
 
@@ -21,8 +27,11 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use super::limits::{JAVA_ITEMS_MAX, JAVA_REPEATED_BYTES_MAX};
+use super::limits::{JAVA_DEPTH_MAX, JAVA_ITEMS_MAX, JAVA_REPEATED_BYTES_MAX};
 
+pub use object::{JavaClass, JavaDocument, JavaField, JavaObject, TableClass};
+pub use object_reader::decode_object;
+pub use object_writer::{encode_object, encode_vector};
 pub use reader::{decode_hashtable, decode_map, decode_stream};
 pub use writer::{encode_hashtable, encode_map, encode_stream};
 
@@ -136,8 +145,8 @@ pub enum JavaError {
         /// The class.
         name: &'static str,
     },
-    /// A reference to nothing, or to something that cannot stand here.
-    #[error("java reference {handle:#x} at byte {offset} leads nowhere")]
+    /// A reference to nothing, or to something that cannot stand here, or not twice.
+    #[error("java reference {handle:#x} at byte {offset} leads to nothing that can stand there")]
     Reference {
         /// The handle.
         handle: i32,
@@ -150,7 +159,7 @@ pub enum JavaError {
         /// Where the string's bytes begin.
         offset: usize,
     },
-    /// A negative length or count.
+    /// A negative length or count, or a name that is too long.
     #[error("java serialization says a length of {length} at byte {offset}")]
     Length {
         /// The length found.
@@ -159,12 +168,17 @@ pub enum JavaError {
         offset: usize,
     },
     /// More items than are read.
-    #[error("java serialization with over {JAVA_ITEMS_MAX} items")]
+    #[error("java serialization with over {JAVA_ITEMS_MAX} items, or more than are expected here")]
     Items,
+    /// Objects within objects, deeper than is read.
+    #[error("java objects within objects, over {JAVA_DEPTH_MAX} deep")]
+    Depth,
     /// References repeat strings for more memory than is given to them.
     #[error("java references repeat over {JAVA_REPEATED_BYTES_MAX} bytes of text")]
     Repeated,
 }
 
+#[cfg(test)]
+mod object_tests;
 #[cfg(test)]
 mod tests;

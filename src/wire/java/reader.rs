@@ -11,7 +11,7 @@ use super::{
 };
 use crate::wire::{
     decode_text,
-    limits::{JAVA_ITEMS_MAX, JAVA_REPEATED_BYTES_MAX},
+    limits::{JAVA_ITEMS_MAX, JAVA_NAME_BYTES_MAX, JAVA_REPEATED_BYTES_MAX},
 };
 
 /// Reads a `java.util.HashMap` with string keys, in the order of the bytes.
@@ -40,7 +40,7 @@ pub fn decode_stream(body: &Bytes) -> Result<Vec<JavaValue>, JavaError> {
     }
     let mut reader = Reader::new(body)?;
     let mut items = Vec::new();
-    while reader.at < body.len() {
+    while reader.input.at < body.len() {
         if items.len() == JAVA_ITEMS_MAX {
             return Err(JavaError::Items);
         }
@@ -63,8 +63,7 @@ enum Handle {
 }
 
 struct Reader<'a> {
-    input: &'a Bytes,
-    at: usize,
+    input: Input<'a>,
     handles: Vec<Handle>,
     /// Bytes of text that references have repeated.
     repeated: usize,
@@ -72,59 +71,54 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn new(input: &'a Bytes) -> Result<Self, JavaError> {
-        if !input.starts_with(&STREAM_HEADER) {
-            return Err(JavaError::Header);
-        }
-        Ok(Self { input, at: STREAM_HEADER.len(), handles: Vec::new(), repeated: 0 })
+        Ok(Self { input: Input::new(input)?, handles: Vec::new(), repeated: 0 })
     }
 
     fn table(&mut self, class: Class) -> Result<Vec<(String, JavaValue)>, JavaError> {
-        self.expect(TC_OBJECT, "a map")?;
+        self.input.expect(TC_OBJECT, "a map")?;
         self.described(class)?;
         self.handles.push(Handle::Table);
         // Load factor and threshold mean nothing to a reader, nor does the capacity.
-        self.array::<8>()?;
-        self.expect(TC_BLOCKDATA, "the map's size")?;
-        self.expect(8, "the map's size")?;
-        self.array::<4>()?;
-        let count = self.length()?;
+        self.input.array::<8>()?;
+        self.input.expect(TC_BLOCKDATA, "the map's size")?;
+        self.input.expect(8, "the map's size")?;
+        self.input.array::<4>()?;
+        let count = self.input.length()?;
         if count > JAVA_ITEMS_MAX {
             return Err(JavaError::Items);
         }
         // The count is only a claim: an entry takes two bytes at the least.
-        let mut entries = Vec::with_capacity(count.min((self.input.len() - self.at) / 2));
+        let mut entries = Vec::with_capacity(count.min(self.input.left() / 2));
         for _ in 0..count {
-            let (offset, code) = (self.at, self.peek()?);
+            let (offset, code) = (self.input.at, self.input.peek()?);
             let JavaValue::String(key) = self.value()? else {
                 return Err(JavaError::Element { code, offset, wanted: "a string" });
             };
             entries.push((key, self.value()?));
         }
-        self.expect(TC_ENDBLOCKDATA, "the end of the map")?;
+        self.input.expect(TC_ENDBLOCKDATA, "the end of the map")?;
         Ok(entries)
     }
 
     fn value(&mut self) -> Result<JavaValue, JavaError> {
-        let offset = self.at;
-        match self.byte()? {
+        let offset = self.input.at;
+        match self.input.byte()? {
             TC_NULL => Ok(JavaValue::Null),
             TC_REFERENCE => self.referenced(offset),
             TC_STRING => {
-                let len = usize::from(u16::from_be_bytes(self.array()?));
+                let len = usize::from(u16::from_be_bytes(self.input.array()?));
                 self.text(len)
             }
             TC_LONGSTRING => {
-                let length = i64::from_be_bytes(self.array()?);
+                let length = i64::from_be_bytes(self.input.array()?);
                 let len = usize::try_from(length)
                     .map_err(|_| JavaError::Length { length, offset: offset + 1 })?;
                 self.text(len)
             }
             TC_ARRAY => {
                 self.described(Class::ByteArray)?;
-                let len = self.length()?;
-                let start = self.at;
-                self.take(len)?;
-                let value = JavaValue::Bytes(self.input.slice(start..start + len));
+                let len = self.input.length()?;
+                let value = JavaValue::Bytes(self.input.shared(len)?);
                 self.handles.push(Handle::Value(value.clone()));
                 Ok(value)
             }
@@ -139,40 +133,42 @@ impl<'a> Reader<'a> {
 
     /// A boxed primitive: its class, then its one field.
     fn boxed(&mut self) -> Result<JavaValue, JavaError> {
-        let offset = self.at;
+        let offset = self.input.at;
         let class = self.class()?;
         Ok(match class {
-            Class::Boolean => JavaValue::Boolean(self.byte()? != 0),
-            Class::Byte => JavaValue::Byte(i8::from_be_bytes(self.array()?)),
-            Class::Short => JavaValue::Short(i16::from_be_bytes(self.array()?)),
-            Class::Character => JavaValue::Char(u16::from_be_bytes(self.array()?)),
-            Class::Integer => JavaValue::Int(i32::from_be_bytes(self.array()?)),
-            Class::Long => JavaValue::Long(i64::from_be_bytes(self.array()?)),
-            Class::Float => JavaValue::Float(f32::from_be_bytes(self.array()?)),
-            Class::Double => JavaValue::Double(f64::from_be_bytes(self.array()?)),
-            Class::Number | Class::ByteArray | Class::HashMap | Class::Hashtable => {
+            Class::Boolean => JavaValue::Boolean(self.input.byte()? != 0),
+            Class::Byte => JavaValue::Byte(i8::from_be_bytes(self.input.array()?)),
+            Class::Short => JavaValue::Short(i16::from_be_bytes(self.input.array()?)),
+            Class::Character => JavaValue::Char(u16::from_be_bytes(self.input.array()?)),
+            Class::Integer => JavaValue::Int(i32::from_be_bytes(self.input.array()?)),
+            Class::Long => JavaValue::Long(i64::from_be_bytes(self.input.array()?)),
+            Class::Float => JavaValue::Float(f32::from_be_bytes(self.input.array()?)),
+            Class::Double => JavaValue::Double(f64::from_be_bytes(self.input.array()?)),
+            Class::Number
+            | Class::ByteArray
+            | Class::HashMap
+            | Class::Hashtable
+            | Class::Properties
+            | Class::Vector
+            | Class::ObjectArray => {
                 return Err(JavaError::Element { code: TC_OBJECT, offset, wanted: "a value" });
             }
         })
     }
 
     fn text(&mut self, len: usize) -> Result<JavaValue, JavaError> {
-        let start = self.at;
-        self.take(len)?;
+        let start = self.input.at;
+        self.input.take(len)?;
         self.handles.push(Handle::Text { start, len });
         self.string(start, len)
     }
 
     fn string(&self, start: usize, len: usize) -> Result<JavaValue, JavaError> {
-        self.input
-            .get(start..start + len)
-            .and_then(decode_text)
-            .map(|text| JavaValue::String(text.into_owned()))
-            .ok_or(JavaError::Text { offset: start })
+        self.input.text(start, len).map(JavaValue::String)
     }
 
     fn referenced(&mut self, offset: usize) -> Result<JavaValue, JavaError> {
-        let handle = i32::from_be_bytes(self.array()?);
+        let handle = i32::from_be_bytes(self.input.array()?);
         match self.handle(handle) {
             Some(Handle::Value(value)) => Ok(value.clone()),
             Some(&Handle::Text { start, len }) => {
@@ -196,8 +192,8 @@ impl<'a> Reader<'a> {
 
     /// A class description or a reference to one, which must be of this class.
     fn described(&mut self, wanted: Class) -> Result<(), JavaError> {
-        let offset = self.at;
-        let code = self.peek()?;
+        let offset = self.input.at;
+        let code = self.input.peek()?;
         if self.class()? == wanted {
             return Ok(());
         }
@@ -205,17 +201,17 @@ impl<'a> Reader<'a> {
     }
 
     fn class(&mut self) -> Result<Class, JavaError> {
-        let offset = self.at;
-        match self.byte()? {
+        let offset = self.input.at;
+        match self.input.byte()? {
             TC_REFERENCE => {
-                let handle = i32::from_be_bytes(self.array()?);
+                let handle = i32::from_be_bytes(self.input.array()?);
                 match self.handle(handle) {
                     Some(&Handle::Class(class)) => Ok(class),
                     _ => Err(JavaError::Reference { handle, offset }),
                 }
             }
             TC_CLASSDESC => {
-                let name = self.name()?;
+                let name = self.input.name()?;
                 let class = Class::named(name).ok_or_else(|| {
                     let name = String::from_utf8_lossy(name).chars().take(128).collect();
                     JavaError::UnknownClass { name }
@@ -232,72 +228,120 @@ impl<'a> Reader<'a> {
     fn class_rest(&mut self, class: Class) -> Result<(), JavaError> {
         let wanted = class.description();
         let form = JavaError::ClassForm { name: wanted.name };
-        if u64::from_be_bytes(self.array()?) != wanted.uid {
+        if u64::from_be_bytes(self.input.array()?) != wanted.uid {
             return Err(form);
         }
         self.handles.push(Handle::Class(class));
-        let flags = self.byte()?;
-        let fields = usize::from(u16::from_be_bytes(self.array()?));
+        let flags = self.input.byte()?;
+        let fields = usize::from(u16::from_be_bytes(self.input.array()?));
         if flags != wanted.flags || fields != wanted.fields.len() {
             return Err(form);
         }
-        for &(kind, name) in wanted.fields {
-            if self.byte()? != kind || self.name()? != name.as_bytes() {
+        for &(kind, name, _) in wanted.fields {
+            if self.input.byte()? != kind || self.input.name()? != name.as_bytes() {
                 return Err(form);
             }
         }
-        self.expect(TC_ENDBLOCKDATA, "the end of a class")?;
+        self.input.expect(TC_ENDBLOCKDATA, "the end of a class")?;
         let Some(parent) = wanted.parent else {
-            return self.expect(TC_NULL, "a class without parent");
+            return self.input.expect(TC_NULL, "a class without parent");
         };
-        if self.peek()? != TC_CLASSDESC {
+        if self.input.peek()? != TC_CLASSDESC {
             return self.described(parent);
         }
-        self.byte()?;
-        if self.name()? != parent.description().name.as_bytes() {
+        self.input.byte()?;
+        if self.input.name()? != parent.description().name.as_bytes() {
             return Err(form);
         }
         self.class_rest(parent)
     }
+}
 
-    fn expect(&mut self, wanted: u8, what: &'static str) -> Result<(), JavaError> {
+/// The bytes of a serialized stream, and how far they are read.
+pub(super) struct Input<'a> {
+    bytes: &'a Bytes,
+    pub(super) at: usize,
+}
+
+impl<'a> Input<'a> {
+    pub(super) fn new(bytes: &'a Bytes) -> Result<Self, JavaError> {
+        if !bytes.starts_with(&STREAM_HEADER) {
+            return Err(JavaError::Header);
+        }
+        Ok(Self { bytes, at: STREAM_HEADER.len() })
+    }
+
+    /// How many bytes are left.
+    pub(super) fn left(&self) -> usize {
+        self.bytes.len() - self.at
+    }
+
+    /// Bytes that were read before, as text.
+    pub(super) fn text(&self, start: usize, len: usize) -> Result<String, JavaError> {
+        self.bytes
+            .get(start..start + len)
+            .and_then(decode_text)
+            .map(|text| text.into_owned())
+            .ok_or(JavaError::Text { offset: start })
+    }
+
+    /// The next bytes, as the name of a class or field.
+    pub(super) fn name_text(&mut self) -> Result<String, JavaError> {
+        let offset = self.at;
+        let len = u16::from_be_bytes(self.array()?);
+        if len > JAVA_NAME_BYTES_MAX {
+            return Err(JavaError::Length { length: i64::from(len), offset });
+        }
+        let (start, len) = (self.at, usize::from(len));
+        self.take(len)?;
+        self.text(start, len)
+    }
+
+    /// The next bytes, shared.
+    pub(super) fn shared(&mut self, len: usize) -> Result<Bytes, JavaError> {
+        let start = self.at;
+        self.take(len)?;
+        Ok(self.bytes.slice(start..start + len))
+    }
+
+    pub(super) fn expect(&mut self, wanted: u8, what: &'static str) -> Result<(), JavaError> {
         let offset = self.at;
         let code = self.byte()?;
         if code == wanted { Ok(()) } else { Err(JavaError::Element { code, offset, wanted: what }) }
     }
 
     /// A length of four bytes.
-    fn length(&mut self) -> Result<usize, JavaError> {
+    pub(super) fn length(&mut self) -> Result<usize, JavaError> {
         let offset = self.at;
         let length = i32::from_be_bytes(self.array()?);
         usize::try_from(length).map_err(|_| JavaError::Length { length: i64::from(length), offset })
     }
 
-    fn name(&mut self) -> Result<&'a [u8], JavaError> {
+    pub(super) fn name(&mut self) -> Result<&'a [u8], JavaError> {
         let len = usize::from(u16::from_be_bytes(self.array()?));
         self.take(len)
     }
 
-    fn peek(&self) -> Result<u8, JavaError> {
-        self.input.get(self.at).copied().ok_or(JavaError::Truncated { offset: self.input.len() })
+    pub(super) fn peek(&self) -> Result<u8, JavaError> {
+        self.bytes.get(self.at).copied().ok_or(JavaError::Truncated { offset: self.bytes.len() })
     }
 
-    fn byte(&mut self) -> Result<u8, JavaError> {
+    pub(super) fn byte(&mut self) -> Result<u8, JavaError> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], JavaError> {
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], JavaError> {
         let bytes = self.take(N)?;
         // `take` gave exactly as many.
         Ok(bytes.try_into().unwrap_or([0; N]))
     }
 
-    fn take(&mut self, len: usize) -> Result<&'a [u8], JavaError> {
+    pub(super) fn take(&mut self, len: usize) -> Result<&'a [u8], JavaError> {
         let bytes = self
             .at
             .checked_add(len)
-            .and_then(|end| self.input.get(self.at..end))
-            .ok_or(JavaError::Truncated { offset: self.input.len() })?;
+            .and_then(|end| self.bytes.get(self.at..end))
+            .ok_or(JavaError::Truncated { offset: self.bytes.len() })?;
         self.at += len;
         Ok(bytes)
     }

@@ -17,15 +17,7 @@ use crate::wire::{encode_text, text::encoded_len};
 /// as too large for a packet.
 #[must_use]
 pub fn encode_map<'a>(entries: impl ExactSizeIterator<Item = (&'a str, &'a JavaValue)>) -> Bytes {
-    let size = entries.len();
-    let (mut capacity, mut threshold) = (16, 12);
-    // Java's map doubles when it grows past its threshold.
-    while size > threshold {
-        capacity *= 2;
-        threshold *= 2;
-    }
-    // A map that never held anything has not made its table yet.
-    let threshold = if size == 0 { 0 } else { threshold };
+    let (capacity, threshold) = map_sizes(entries.len());
     encode_table(Class::HashMap, capacity, threshold, entries)
 }
 
@@ -35,11 +27,7 @@ pub fn encode_map<'a>(entries: impl ExactSizeIterator<Item = (&'a str, &'a JavaV
 pub fn encode_hashtable<'a>(
     entries: impl ExactSizeIterator<Item = (&'a str, &'a JavaValue)>,
 ) -> Bytes {
-    let (mut capacity, mut threshold) = (11, 8);
-    while entries.len() > threshold {
-        capacity = capacity * 2 + 1;
-        threshold = capacity / 4 * 3 + capacity % 4 * 3 / 4;
-    }
+    let (capacity, threshold) = hashtable_sizes(entries.len());
     encode_table(Class::Hashtable, capacity, threshold, entries)
 }
 
@@ -55,6 +43,28 @@ pub fn encode_stream(items: &[JavaValue]) -> Bytes {
         writer.value(item);
     }
     writer.out.freeze()
+}
+
+/// Capacity and threshold of a map with so many entries.
+pub(super) const fn map_sizes(entries: usize) -> (usize, usize) {
+    let (mut capacity, mut threshold) = (16, 12);
+    // Java's map doubles when it grows past its threshold.
+    while entries > threshold {
+        capacity *= 2;
+        threshold *= 2;
+    }
+    // A map that never held anything has not made its table yet.
+    (capacity, if entries == 0 { 0 } else { threshold })
+}
+
+/// Capacity and threshold of a table with so many entries.
+pub(super) const fn hashtable_sizes(entries: usize) -> (usize, usize) {
+    let (mut capacity, mut threshold) = (11, 8);
+    while entries > threshold {
+        capacity = capacity * 2 + 1;
+        threshold = capacity / 4 * 3 + capacity % 4 * 3 / 4;
+    }
+    (capacity, threshold)
 }
 
 fn encode_table<'a>(
@@ -78,21 +88,23 @@ fn encode_table<'a>(
     writer.out.freeze()
 }
 
-struct Writer {
-    out: BytesMut,
+pub(super) struct Writer {
+    pub(super) out: BytesMut,
     /// The next handle. Java's writer wraps around too, after two thousand million of them.
     next: i32,
     described: [Option<i32>; Class::COUNT],
+    /// Types of fields that were written, with their handles.
+    signatures: Vec<(String, i32)>,
 }
 
 impl Writer {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let mut out = BytesMut::with_capacity(256);
         out.put_slice(&STREAM_HEADER);
-        Self { out, next: FIRST_HANDLE, described: [None; Class::COUNT] }
+        Self { out, next: FIRST_HANDLE, described: [None; Class::COUNT], signatures: Vec::new() }
     }
 
-    fn value(&mut self, value: &JavaValue) {
+    pub(super) fn value(&mut self, value: &JavaValue) {
         match value {
             JavaValue::Null => self.out.put_u8(TC_NULL),
             JavaValue::Boolean(value) => {
@@ -138,7 +150,7 @@ impl Writer {
         }
     }
 
-    fn text(&mut self, text: &str) {
+    pub(super) fn text(&mut self, text: &str) {
         self.handle();
         let len = encoded_len(text);
         if let Ok(short) = u16::try_from(len) {
@@ -152,18 +164,16 @@ impl Writer {
     }
 
     /// Begins an object; its field data follows.
-    fn object(&mut self, class: Class) {
+    pub(super) fn object(&mut self, class: Class) {
         self.out.put_u8(TC_OBJECT);
         self.describe(class);
         self.handle();
     }
 
     /// A class description, or a reference to the one written before.
-    fn describe(&mut self, class: Class) {
+    pub(super) fn describe(&mut self, class: Class) {
         if let Some(handle) = self.described.get(class as usize).copied().flatten() {
-            self.out.put_u8(TC_REFERENCE);
-            self.out.put_i32(handle);
-            return;
+            return self.refer(handle);
         }
         let description = class.description();
         self.out.put_u8(TC_CLASSDESC);
@@ -173,32 +183,59 @@ impl Writer {
         if let Some(slot) = self.described.get_mut(class as usize) {
             *slot = Some(handle);
         }
-        self.out.put_u8(description.flags);
-        self.out.put_u16(u16::try_from(description.fields.len()).unwrap_or(0));
-        for &(kind, name) in description.fields {
-            self.out.put_u8(kind);
-            self.name(name);
-        }
-        self.out.put_u8(TC_ENDBLOCKDATA);
+        self.fields(description.flags, description.fields.iter().copied());
         match description.parent {
             Some(parent) => self.describe(parent),
             None => self.out.put_u8(TC_NULL),
         }
     }
 
-    /// A name of the class table: short ASCII.
-    fn name(&mut self, name: &str) {
-        self.out.put_u16(u16::try_from(name.len()).unwrap_or(0));
-        self.out.put_slice(name.as_bytes());
+    /// The flags and fields of a class; its parent follows.
+    pub(super) fn fields<'a>(
+        &mut self,
+        flags: u8,
+        fields: impl ExactSizeIterator<Item = (u8, &'a str, &'a str)>,
+    ) {
+        self.out.put_u8(flags);
+        self.out.put_u16(u16::try_from(fields.len()).unwrap_or(0));
+        for (kind, name, signature) in fields {
+            self.out.put_u8(kind);
+            self.name(name);
+            if matches!(kind, b'L' | b'[') {
+                self.signature(signature);
+            }
+        }
+        self.out.put_u8(TC_ENDBLOCKDATA);
     }
 
-    fn handle(&mut self) -> i32 {
+    /// The type of a field: a string, which Java shares with others like it.
+    fn signature(&mut self, signature: &str) {
+        if let Some((_, handle)) = self.signatures.iter().find(|(known, _)| known == signature) {
+            return self.refer(*handle);
+        }
+        self.signatures.push((signature.to_owned(), self.next));
+        self.text(signature);
+    }
+
+    /// Refers to what was written before.
+    pub(super) fn refer(&mut self, handle: i32) {
+        self.out.put_u8(TC_REFERENCE);
+        self.out.put_i32(handle);
+    }
+
+    /// A name of a class or field. Names that were read fit, and so do those of the table.
+    pub(super) fn name(&mut self, name: &str) {
+        self.out.put_u16(u16::try_from(encoded_len(name)).unwrap_or(0));
+        encode_text(name, &mut self.out);
+    }
+
+    pub(super) fn handle(&mut self) -> i32 {
         let handle = self.next;
         self.next = handle.wrapping_add(1);
         handle
     }
 }
 
-fn clamped(len: usize) -> i32 {
+pub(super) fn clamped(len: usize) -> i32 {
     i32::try_from(len).unwrap_or(i32::MAX)
 }
