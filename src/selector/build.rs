@@ -7,9 +7,9 @@ use super::{
     error::column,
     evaluate::{Failure, Run, evaluate},
     limits::{HEIGHT_MAX, NAMES_MAX},
-    parse::unquoted,
     pattern::Pattern,
     program::{Field, Program, Step},
+    token::unquoted,
     value::{Fault, Value},
 };
 use crate::wire::encode_text;
@@ -45,6 +45,7 @@ impl<'t> Builder<'t> {
     pub(super) fn step(&mut self, step: Step, at: usize) {
         self.values = self.values + 1 - step.operands();
         self.height = self.height.max(self.values);
+        debug_assert!(self.height <= HEIGHT_MAX, "the depth limits the height");
         self.steps.push(step);
         self.places.push(at);
     }
@@ -149,10 +150,12 @@ fn try_out(
         }
         Err(Failure { step, fault }) => {
             let at = places.get(step).copied().unwrap_or(0);
-            let symbol = program.steps.get(step).map_or("", |step| step.symbol());
+            let symbol = program.steps.get(step).map_or("value", |step| step.symbol());
+            let is_word = symbol.starts_with(char::is_alphabetic);
+            let symbol = if is_word { symbol.to_owned() } else { format!("`{symbol}`") };
             let reason = match fault {
                 Fault::Kind { wanted, found } => {
-                    format!("{symbol} is for {wanted}, not for {found}")
+                    format!("{symbol} needs {wanted}, not {found}")
                 }
                 Fault::DivisionByZero => "an integer is divided by zero".to_owned(),
                 Fault::Unreadable | Fault::Effort => format!("{symbol} has no result"),

@@ -15,7 +15,7 @@ pub enum SelectorError {
         bytes: usize,
     },
     /// Something stands where something else has to.
-    #[error("column {column}: {found} found, where {allowed} is allowed")]
+    #[error("column {column}: {found} found; allowed here: {allowed}")]
     Unexpected {
         /// Where.
         column: usize,

@@ -2,9 +2,8 @@
 
 use super::{
     Dialect,
-    limits::LIKE_EFFORT_MAX,
     program::{Program, Step},
-    value::{Fault, Value},
+    value::{Effort, Fault, Value},
 };
 use crate::wire::RawText;
 
@@ -22,6 +21,121 @@ pub(super) enum Run {
 pub(super) struct Failure {
     pub(super) step: usize,
     pub(super) fault: Fault,
+}
+
+/// What the whole program comes to.
+///
+/// # Errors
+/// A [`Failure`] if the message's values do not fit what is done with them.
+///
+/// # Panics
+/// If the program needs more than `HEIGHT` values.
+pub(super) fn evaluate<'a, const HEIGHT: usize>(
+    program: &'a Program,
+    inputs: &[Value<'a>],
+    dialect: Dialect,
+    run: Run,
+) -> Result<Value<'a>, Failure> {
+    let (stack, effort) = (Stack::<HEIGHT>::new(), Effort::new());
+    let mut machine = Machine { program, inputs, dialect, stack, effort };
+    let mut at = 0;
+    while let Some(&step) = program.steps.get(at) {
+        if let Step::Decide { when, to } = step {
+            let decided = run == Run::Message && machine.stack.top() == Value::Boolean(when);
+            at = if decided { to as usize } else { at + 1 };
+            continue;
+        }
+        let result = machine.take(step).map_err(|fault| Failure { step: at, fault })?;
+        machine.stack.push(result);
+        at += 1;
+    }
+    Ok(machine.stack.pop())
+}
+
+struct Machine<'p, 'a, const HEIGHT: usize> {
+    program: &'a Program,
+    inputs: &'p [Value<'a>],
+    dialect: Dialect,
+    stack: Stack<'a, HEIGHT>,
+    effort: Effort,
+}
+
+impl<'a, const HEIGHT: usize> Machine<'_, 'a, HEIGHT> {
+    /// Takes a step's operands off the stack and gives its result.
+    fn take(&mut self, step: Step) -> Result<Value<'a>, Fault> {
+        let dialect = self.dialect;
+        match step {
+            Step::Text(number) => Ok(self.program.text(number)),
+            Step::Integer(value) => Ok(Value::Integer(value)),
+            Step::Double(value) => Ok(Value::Double(value)),
+            Step::Boolean(value) => Ok(Value::Boolean(value)),
+            Step::Input(number) => match self.inputs.get(usize::from(number)) {
+                None | Some(Value::Unreadable) => Err(Fault::Unreadable),
+                Some(&value) => Ok(value),
+            },
+            // The caller's; it leaves the stack as it is.
+            Step::Decide { .. } => Ok(self.stack.pop()),
+            Step::And => {
+                let (left, right) = self.stack.pop_two();
+                left.and(right)
+            }
+            Step::Or => {
+                let (left, right) = self.stack.pop_two();
+                left.or(right)
+            }
+            Step::Not => self.stack.pop().not(),
+            Step::Compare(comparison) => {
+                let (left, right) = self.stack.pop_two();
+                left.compare(comparison, right, dialect, &mut self.effort)
+            }
+            Step::Calculate(calculation) => {
+                let (left, right) = self.stack.pop_two();
+                left.calculate(calculation, right)
+            }
+            Step::Minus => self.stack.pop().minus(),
+            Step::Plus => self.stack.pop().plus(),
+            Step::Between { negated } => {
+                let (low, high) = self.stack.pop_two();
+                let inside = self.stack.pop().between(low, high, dialect)?;
+                if negated { inside.not() } else { Ok(inside) }
+            }
+            Step::In { first, count, negated } => {
+                let program = self.program;
+                self.ask(negated, |text, _| {
+                    let mut list = first..first + count;
+                    Ok(list.any(|number| program.text(number) == Value::Text(text)))
+                })
+            }
+            Step::Like { pattern, negated } => {
+                let pattern = self.program.patterns.get(pattern as usize);
+                let pattern = pattern.ok_or(Fault::Unreadable)?;
+                self.ask(negated, |text, effort| {
+                    let is_empty = matches!(text, RawText::Plain(""));
+                    if dialect == Dialect::Reference && is_empty && !pattern.starts_with_many() {
+                        return Err(Fault::Unreadable);
+                    }
+                    pattern.matches(text, effort)
+                })
+            }
+            Step::IsNull { negated } => {
+                let is_null = self.stack.pop() == Value::Unknown;
+                Ok(Value::Boolean(is_null != negated))
+            }
+        }
+    }
+
+    /// IN and LIKE: a question about a string, or about one that is missing.
+    fn ask(
+        &mut self,
+        negated: bool,
+        question: impl FnOnce(RawText<'a>, &mut Effort) -> Result<bool, Fault>,
+    ) -> Result<Value<'a>, Fault> {
+        match (self.stack.pop().text()?, self.dialect) {
+            (Some(text), _) => Ok(Value::Boolean(question(text, &mut self.effort)? != negated)),
+            (None, Dialect::Jms) => Ok(Value::Unknown),
+            (None, Dialect::Reference) => Ok(Value::Boolean(false)),
+        }
+    }
 }
 
 /// The values of a computation, `HEIGHT` at most; a program says how many it needs.
@@ -45,118 +159,13 @@ impl<'a, const HEIGHT: usize> Stack<'a, HEIGHT> {
         self.values[self.len]
     }
 
+    /// The lower and the upper one of the two on top.
+    fn pop_two(&mut self) -> (Value<'a>, Value<'a>) {
+        let upper = self.pop();
+        (self.pop(), upper)
+    }
+
     fn top(&self) -> Value<'a> {
         self.values[self.len - 1]
     }
-}
-
-/// What the whole program comes to.
-///
-/// # Errors
-/// A [`Failure`] if the message's values do not fit what is done with them.
-///
-/// # Panics
-/// If the program needs more than `HEIGHT` values.
-pub(super) fn evaluate<'a, const HEIGHT: usize>(
-    program: &'a Program,
-    inputs: &[Value<'a>],
-    dialect: Dialect,
-    run: Run,
-) -> Result<Value<'a>, Failure> {
-    let mut stack = Stack::<HEIGHT>::new();
-    let mut effort = LIKE_EFFORT_MAX;
-    let mut at = 0;
-    while let Some(&step) = program.steps.get(at) {
-        if let Step::Decide { when, to } = step {
-            let decided = run == Run::Message && stack.top() == Value::Boolean(when);
-            at = if decided { to as usize } else { at + 1 };
-            continue;
-        }
-        take(step, program, inputs, dialect, &mut stack, &mut effort)
-            .map_err(|fault| Failure { step: at, fault })?;
-        at += 1;
-    }
-    Ok(stack.pop())
-}
-
-fn take<'a, const HEIGHT: usize>(
-    step: Step,
-    program: &'a Program,
-    inputs: &[Value<'a>],
-    dialect: Dialect,
-    stack: &mut Stack<'a, HEIGHT>,
-    effort: &mut u32,
-) -> Result<(), Fault> {
-    let result = match step {
-        Step::Text(number) => program.text(number),
-        Step::Integer(value) => Value::Integer(value),
-        Step::Double(value) => Value::Double(value),
-        Step::Boolean(value) => Value::Boolean(value),
-        Step::Input(number) => match inputs.get(usize::from(number)) {
-            Some(Value::Unreadable) => return Err(Fault::Unreadable),
-            Some(&value) => value,
-            None => Value::Unknown,
-        },
-        // The caller's.
-        Step::Decide { .. } => return Ok(()),
-        Step::And => {
-            let right = stack.pop();
-            stack.pop().and(right)?
-        }
-        Step::Or => {
-            let right = stack.pop();
-            stack.pop().or(right)?
-        }
-        Step::Not => stack.pop().not()?,
-        Step::Compare(comparison) => {
-            let right = stack.pop();
-            stack.pop().compare(comparison, right, dialect)?
-        }
-        Step::Calculate(calculation) => {
-            let right = stack.pop();
-            stack.pop().calculate(calculation, right)?
-        }
-        Step::Minus => stack.pop().minus()?,
-        Step::Plus => stack.pop().plus()?,
-        Step::Between { negated } => {
-            let (high, low) = (stack.pop(), stack.pop());
-            negate_if(negated, stack.pop().between(low, high, dialect)?)?
-        }
-        Step::In { first, count, negated } => {
-            let is_in =
-                |text| (first..first + count).any(|at| program.text(at) == Value::Text(text));
-            of_text(stack.pop(), negated, dialect, |text| Ok(is_in(text)))?
-        }
-        Step::Like { pattern, negated } => {
-            let pattern = program.patterns.get(pattern as usize).ok_or(Fault::Unreadable)?;
-            of_text(stack.pop(), negated, dialect, |text| {
-                let is_empty = matches!(text, RawText::Plain(""));
-                if dialect == Dialect::Reference && is_empty && !pattern.starts_with_many() {
-                    return Err(Fault::Unreadable);
-                }
-                pattern.matches(text, effort)
-            })?
-        }
-        Step::IsNull { negated } => Value::Boolean((stack.pop() == Value::Unknown) != negated),
-    };
-    stack.push(result);
-    Ok(())
-}
-
-/// IN and LIKE: a question about a string, or about one that is missing.
-fn of_text<'a>(
-    value: Value<'a>,
-    negated: bool,
-    dialect: Dialect,
-    question: impl FnOnce(RawText<'a>) -> Result<bool, Fault>,
-) -> Result<Value<'a>, Fault> {
-    match (value.text()?, dialect) {
-        (Some(text), _) => Ok(Value::Boolean(question(text)? != negated)),
-        (None, Dialect::Jms) => Ok(Value::Unknown),
-        (None, Dialect::Reference) => Ok(Value::Boolean(false)),
-    }
-}
-
-fn negate_if(negated: bool, value: Value<'_>) -> Result<Value<'_>, Fault> {
-    if negated { value.not() } else { Ok(value) }
 }

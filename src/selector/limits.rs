@@ -10,10 +10,11 @@ pub const DEPTH_MAX: usize = 256;
 /// Most different names of properties and header fields in one selector.
 pub const NAMES_MAX: usize = 128;
 
-/// Most comparisons of characters that all LIKE of one evaluation may take together, some tens of
-/// milliseconds. A pattern would have to be made for it to need that many, even on the longest
-/// string a property can hold; the message then does not match.
-pub const LIKE_EFFORT_MAX: u32 = 1 << 22;
+/// Most comparisons of characters in one evaluation, some tens of milliseconds. A message on which a
+/// selector needs more does not match. Only patterns and messages made for each other come near it:
+/// it suffices to search the longest string a property can hold for some sixty patterns.
+pub const EFFORT_MAX: usize = 1 << 22;
 
-/// Most values a program needs at once: an operator that waits holds one, and one is being made.
-pub(super) const HEIGHT_MAX: usize = DEPTH_MAX + 1;
+/// Most values a program needs at once. An operator that waits holds one; a BETWEEN after its AND
+/// holds two, but there is an open parenthesis between any two of those; and one is being made.
+pub(super) const HEIGHT_MAX: usize = DEPTH_MAX + 2;

@@ -94,8 +94,8 @@
 //! # What is wrong
 //!
 //! A selector that is wrong for every message is refused, with the column and the reason: one that
-//! does not parse, and one with an operator that does not go with its literals, such as
-//! `name < 'b'` or `1 + 1`.
+//! does not parse, and one that has, wherever it stands, an operator that does not go with its
+//! literals: `name < 'b'`, or `1 + 1` as a whole.
 //!
 //! One that is wrong for some messages is not refused, and does not match those: a number compared
 //! with a string (`n = 1` where `n` is a string, but also `n <> 1`), a string with an order, an
@@ -105,8 +105,8 @@
 //!
 //! # Limits
 //!
-//! [`limits`] has them all. Evaluating takes no memory but the stack's, and a time that does not
-//! depend on how a message was made.
+//! [`limits`] has them all: of length, depth and names when a selector is parsed, and of the time
+//! that comparing strings may take when it is evaluated.
 //!
 //! # Source
 //! The language is that of JMS 2.0, section 3.8.1, as the reference broker reads it.

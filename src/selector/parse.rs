@@ -18,7 +18,7 @@ use super::{
     limits::{DEPTH_MAX, TEXT_BYTES_MAX},
     pattern::Pattern,
     program::{Calculation, Comparison, Program, Step},
-    token::{Placed, Token, Tokens, Word},
+    token::{Placed, Token, Tokens, Word, unquoted},
 };
 
 /// An operator that waits for what stands to its right.
@@ -395,8 +395,3 @@ impl<'t> Parser<'t> {
 
 const TOO_HIGH: &str = "this integer is above 9223372036854775807, the highest there is";
 const TOO_LOW: &str = "this integer is below -9223372036854775808, the lowest there is";
-
-/// A string literal as it is meant: doubled quotes are one.
-pub(super) fn unquoted(literal: &str) -> String {
-    literal.replace("''", "'")
-}

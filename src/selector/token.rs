@@ -69,6 +69,27 @@ const WORDS: [(&str, Word); 11] = [
     ("FALSE", Word::False),
 ];
 
+/// A string literal as it is meant: doubled quotes are one.
+pub(super) fn unquoted(literal: &str) -> String {
+    literal.replace("''", "'")
+}
+
+/// Text for an error: cut, on one line, with what cannot be seen spelt out.
+fn shown(text: &str) -> String {
+    const CHARS: usize = 40;
+    let mut out = String::new();
+    for c in text.chars().take(CHARS) {
+        match c {
+            '\'' | '"' => out.push(c),
+            c => out.extend(c.escape_debug()),
+        }
+    }
+    if text.chars().nth(CHARS).is_some() {
+        out.push('…');
+    }
+    out
+}
+
 /// How a token is named in an error. Long ones are cut.
 impl fmt::Display for Token<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -77,8 +98,8 @@ impl fmt::Display for Token<'_> {
                 let name = WORDS.iter().find(|(_, known)| known == word).map(|(name, _)| name);
                 f.write_str(name.unwrap_or(&"a word"))
             }
-            Self::Name(name) => write!(f, "the name {:.40}", name.escape_debug().to_string()),
-            Self::Text(text) => write!(f, "the string '{:.40}'", text.escape_debug().to_string()),
+            Self::Name(name) => write!(f, "the name `{}`", shown(name)),
+            Self::Text(text) => write!(f, "the string '{}'", shown(text)),
             Self::Integer(value) => write!(f, "the number {value}"),
             Self::Double(value) => write!(f, "the number {value:?}"),
             Self::Compare(comparison) => write!(f, "`{}`", comparison.symbol()),
@@ -148,14 +169,25 @@ type Input<'t> = LocatingSlice<&'t str>;
 #[derive(Debug, Clone, Copy, Default)]
 struct Mistake {
     at: usize,
-    reason: Option<&'static str>,
+    reason: Reason,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+enum Reason {
+    /// The character there fits nothing.
+    #[default]
+    Unknown,
+    /// The character there is not what has to come.
+    Not(&'static str),
+    /// The token that begins there is wrong as a whole.
+    Token(&'static str),
 }
 
 impl ParserError<Input<'_>> for Mistake {
     type Inner = Self;
 
     fn from_input(input: &Input<'_>) -> Self {
-        Self { at: input.current_token_start(), reason: None }
+        Self { at: input.current_token_start(), reason: Reason::Unknown }
     }
 
     fn into_inner(self) -> Result<Self, Self> {
@@ -170,28 +202,35 @@ impl<'t> AddContext<Input<'t>> for Mistake {
         _: &<Input<'t> as Stream>::Checkpoint,
         reason: &'static str,
     ) -> Self {
-        self.reason = self.reason.or(Some(reason));
+        if matches!(self.reason, Reason::Unknown) {
+            self.reason = Reason::Not(reason);
+        }
         self
     }
 }
 
-/// A mistake in a token that begins at `at`.
+/// A mistake in the token that begins at `at`.
 fn wrong<T>(at: usize, reason: &'static str) -> ModalResult<T, Mistake> {
-    Err(ErrMode::Cut(Mistake { at, reason: Some(reason) }))
+    Err(ErrMode::Cut(Mistake { at, reason: Reason::Token(reason) }))
 }
 
 impl Mistake {
     fn describe(self, text: &str) -> SelectorError {
-        let found = text.get(self.at..).and_then(|rest| rest.chars().next());
-        let found = match found {
-            Some(c) => format!("{c:?}"),
-            None => "the end".to_owned(),
+        let column = column(text, self.at);
+        let reason = match self.reason {
+            Reason::Token(reason) => reason.to_owned(),
+            Reason::Not(reason) => format!("at {}: {reason}", found(text, self.at)),
+            Reason::Unknown => format!("{} is no part of a selector", found(text, self.at)),
         };
-        let reason = self.reason.unwrap_or("this belongs to no selector");
-        SelectorError::Malformed {
-            column: column(text, self.at),
-            reason: format!("{found} found: {reason}"),
-        }
+        SelectorError::Malformed { column, reason }
+    }
+}
+
+/// What stands at a byte of the text.
+fn found(text: &str, at: usize) -> String {
+    match text.get(at..).and_then(|rest| rest.chars().next()) {
+        Some(c) => format!("`{}`", shown(c.encode_utf8(&mut [0; 4]))),
+        None => Token::End.to_string(),
     }
 }
 
@@ -206,7 +245,7 @@ fn string<'t>(input: &mut Input<'t>) -> ModalResult<Token<'t>, Mistake> {
     let piece = alt((take_till(1.., '\'').void(), "''".void()));
     let text = preceded('\'', repeat::<_, _, (), _, _>(0.., piece).take()).parse_next(input)?;
     if opt('\'').parse_next(input)?.is_none() {
-        return wrong(at, "a string that never ends (a quote inside a string is written twice)");
+        return wrong(at, "this string never ends (a quote inside a string is written twice)");
     }
     Ok(Token::Text(text))
 }
@@ -240,14 +279,14 @@ fn decimal<'t>(dialect: Dialect) -> impl Parser<Input<'t>, Token<'t>, ErrMode<Mi
         if is_double || fraction.is_some() || exponent.is_some() {
             return match written.parse::<f64>() {
                 Ok(value) if value.is_finite() => Ok(Token::Double(value)),
-                _ => wrong(at, "a number beyond the range of a double"),
+                _ => wrong(at, "this number is beyond the range of a double"),
             };
         }
         opt(one_of(['l', 'L'])).parse_next(input)?;
         if !digits.starts_with('0') {
             Ok(integer(digits, 10))
         } else if digits.contains(['8', '9']) {
-            wrong(at, "a number that begins with 0 is octal and has digits from 0 to 7 only")
+            wrong(at, "this number begins with 0, so it is octal and has digits from 0 to 7 only")
         } else {
             Ok(integer(digits, 8))
         }
@@ -297,7 +336,7 @@ fn unknown<'t>(input: &mut Input<'t>) -> ModalResult<Token<'t>, Mistake> {
         '!' => "`!` is no operator, not equal is `<>`",
         '"' => "strings stand between single quotes, names without any",
         '.' => "names have no full stop in them, and a number needs a digit before or after it",
-        _ => "this belongs to no selector; names are letters, digits, `_` and `$`",
+        _ => "no part of a selector; names are letters, digits, `_` and `$`",
     };
     fail.context(reason).parse_next(input)
 }

@@ -2,6 +2,7 @@
 
 use super::{
     Dialect,
+    limits::EFFORT_MAX,
     program::{Calculation, Comparison},
 };
 use crate::wire::{RawProperty, RawText, Value as WireValue};
@@ -34,13 +35,31 @@ pub(super) enum Fault {
     DivisionByZero,
     /// The property, or all of them, cannot be read.
     Unreadable,
-    /// LIKE would have taken too long.
+    /// It would have taken too long.
     Effort,
+}
+
+/// What one evaluation may still spend on strings, in comparisons of characters.
+#[derive(Debug)]
+pub(super) struct Effort {
+    left: usize,
+}
+
+impl Effort {
+    pub(super) const fn new() -> Self {
+        Self { left: EFFORT_MAX }
+    }
+
+    pub(super) fn spend(&mut self, comparisons: usize) -> Result<(), Fault> {
+        self.left = self.left.checked_sub(comparisons).ok_or(Fault::Effort)?;
+        Ok(())
+    }
 }
 
 const NUMBERS: &str = "numbers";
 const CONDITIONS: &str = "conditions";
 const STRINGS: &str = "strings";
+const BOTH_NUMBERS: &str = "a number on both sides";
 
 impl<'a> Value<'a> {
     pub(super) fn of_property(property: &RawProperty<'a>) -> Self {
@@ -133,26 +152,36 @@ impl<'a> Value<'a> {
         comparison: Comparison,
         other: Self,
         dialect: Dialect,
+        effort: &mut Effort,
     ) -> Result<Self, Fault> {
         let equal = match comparison {
-            Comparison::Equal => self.equals(other, dialect)?,
-            Comparison::NotEqual => self.equals(other, dialect)?.map(|equal| !equal),
+            Comparison::Equal => self.equals(other, dialect, effort)?,
+            Comparison::NotEqual => self.equals(other, dialect, effort)?.map(|equal| !equal),
             _ => compare(self.number()?, comparison, other.number()?),
         };
         Ok(Self::of_truth(equal))
     }
 
-    fn equals(self, other: Self, dialect: Dialect) -> Result<Option<bool>, Fault> {
+    fn equals(
+        self,
+        other: Self,
+        dialect: Dialect,
+        effort: &mut Effort,
+    ) -> Result<Option<bool>, Fault> {
         let is_number = |value| matches!(value, Self::Integer(_) | Self::Double(_));
         if is_number(self) || is_number(other) {
-            return Ok(compare(self.number()?, Comparison::Equal, other.number()?));
+            let number = |value: Self| value.number().map_err(|_| value.is_not(BOTH_NUMBERS));
+            return Ok(compare(number(self)?, Comparison::Equal, number(other)?));
         }
         Ok(match (self, other) {
             (Self::Object, _) | (_, Self::Object) => return Err(Self::Object.is_not("values")),
             (Self::Unknown, _) | (_, Self::Unknown) if dialect == Dialect::Jms => None,
             (Self::Unknown, Self::Unknown) => Some(true),
             (Self::Boolean(one), Self::Boolean(other)) => Some(one == other),
-            (Self::Text(one), Self::Text(other)) => Some(one == other),
+            (Self::Text(one), Self::Text(other)) => {
+                effort.spend(cost(one, other))?;
+                Some(one == other)
+            }
             _ => Some(false),
         })
     }
@@ -201,6 +230,16 @@ impl<'a> Value<'a> {
             Dialect::Jms => inside,
             Dialect::Reference => Some(inside == Some(true)),
         }))
+    }
+}
+
+/// What comparing two strings takes: byte by byte many at a time, or character by character.
+fn cost(one: RawText<'_>, other: RawText<'_>) -> usize {
+    match (one, other) {
+        (RawText::Plain(one), RawText::Plain(other)) => one.len().min(other.len()) / 64,
+        (RawText::Plain(text), RawText::Modified(bytes))
+        | (RawText::Modified(bytes), RawText::Plain(text)) => text.len().min(bytes.len()),
+        (RawText::Modified(one), RawText::Modified(other)) => one.len().min(other.len()),
     }
 }
 
