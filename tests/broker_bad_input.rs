@@ -274,8 +274,13 @@ fn well_framed_nonsense_is_answered_and_the_connection_stays() {
             (text(PacketType::SET_CLIENTID, "JMQClientID", " "), 400),
             (PacketBuilder::new(PacketType::TEXT_MESSAGE), 500),
             (Raw::text("nowhere", QUEUE, "x"), 500),
-            (PacketBuilder::new(PacketType::START_TRANSACTION), 501),
-            (PacketBuilder::new(PacketType::BROWSE), 501),
+            (PacketBuilder::new(PacketType::COMMIT_TRANSACTION), 500),
+            (PacketBuilder::new(PacketType::BROWSE), 500),
+            (PacketBuilder::new(PacketType::DELIVER).long("JMQConsumerID", 5), 500),
+            (
+                PacketBuilder::new(PacketType::DELIVER).long("JMQConsumerID", 5).body(vec![0; 32]),
+                404,
+            ),
         ];
         for (packet, wanted) in cases {
             let text = format!("{packet:?}");
@@ -294,7 +299,9 @@ fn well_framed_nonsense_is_answered_and_the_connection_stays() {
         raw.send_bytes(&bytes);
         assert_eq!(status(&raw.reply(99)), 500);
         // The C client reads this id before the status.
-        let refused = raw.request(PacketBuilder::new(PacketType::START_TRANSACTION));
+        let malformed = PacketBuilder::new(PacketType::START_TRANSACTION).body(vec![0; 7]);
+        let refused = raw.request(malformed.int("JMQXAFlags", 0));
+        assert_eq!(status(&refused), 400);
         assert_eq!(long(&refused, "JMQTransactionID"), 0);
         assert_eq!(raw.create_session(1).signum(), 1);
     });
@@ -307,7 +314,7 @@ fn any_split_of_the_bytes_gives_the_same_replies() {
     let conversation = |raw: &mut Raw| {
         let mut bytes = Vec::new();
         let mut put = |builder: PacketBuilder, id: i64| {
-            let packet = builder.consumer_id(id).flags(Flags::ACKNOWLEDGE).finish();
+            let packet = raw.stamp(builder.consumer_id(id).flags(Flags::ACKNOWLEDGE));
             bytes.extend_from_slice(packet.raw());
         };
         let destination = PacketBuilder::new(PacketType::CREATE_DESTINATION)
@@ -349,7 +356,8 @@ fn text_that_is_none_is_stored_and_forwarded_as_it_came() {
         &[0, 0, 0, 1, 0, 0, 0, 1, 0, 1, b'v', 0, 8],
     ];
     for table in table {
-        let plain = Raw::text("q", QUEUE, "").flags(Flags::ACKNOWLEDGE).consumer_id(500).finish();
+        let plain = Raw::text("q", QUEUE, "").flags(Flags::ACKNOWLEDGE).consumer_id(500);
+        let plain = raw.stamp(plain);
         let mut bytes = plain.raw().to_vec();
         bytes.extend_from_slice(table);
         bytes.push(b'c');

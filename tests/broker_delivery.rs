@@ -12,7 +12,10 @@ use support::{
     },
     wait_until,
 };
-use tidegate::wire::{Flags, PacketBuilder, PacketType};
+use tidegate::{
+    broker::{Broker, DestinationSnapshot},
+    wire::{Flags, PacketBuilder, PacketType},
+};
 
 fn send_texts(raw: &mut Raw, queue: &str, texts: impl IntoIterator<Item = impl ToString>) {
     assert_eq!(status(&raw.create_destination(queue, QUEUE)), 200);
@@ -20,6 +23,16 @@ fn send_texts(raw: &mut Raw, queue: &str, texts: impl IntoIterator<Item = impl T
         let reply = raw.request(Raw::text(queue, QUEUE, &text.to_string()));
         assert_eq!(status(&reply), 200, "{}", reason(&reply));
     }
+}
+
+/// The one destination the clients of a test made.
+fn of_clients(broker: &Broker) -> DestinationSnapshot {
+    let all = broker.snapshot().destinations;
+    all.into_iter().find(|one| one.name != "mq.sys.dmq").unwrap()
+}
+
+fn waiting(broker: &Broker) -> u64 {
+    of_clients(broker).messages
 }
 
 #[test]
@@ -43,7 +56,7 @@ fn messages_arrive_in_order_with_count_one_and_are_gone_once_acknowledged() {
             let again = receiver.request(acknowledge(&[&message]));
             assert_eq!(status(&again), 409, "a settled message cannot be settled again");
         }
-        assert_eq!(broker.snapshot().destinations[0].messages, 0);
+        assert_eq!(waiting(&broker), 0);
         broker.shutdown();
     }
 }
@@ -60,7 +73,7 @@ fn a_consumer_gets_its_window_the_last_one_marked_and_no_more_until_it_resumes()
     assert_eq!(bodies(&first), ["0", "1", "2", "3"]);
     assert_eq!(first.iter().map(flags).collect::<Vec<_>>(), ["QA", "QA", "QA", "QAC"]);
     assert!(raw.messages_so_far().is_empty());
-    let seen = &broker.snapshot().destinations[0].consumers[0];
+    let seen = &of_clients(&broker).consumers[0];
     assert_eq!((seen.credit, seen.unacknowledged, seen.window), (Some(0), 4, Some(4)));
     raw.resume_consumer(consumer, 2);
     let second = raw.messages_so_far();
@@ -262,7 +275,7 @@ fn a_session_that_never_acknowledges_has_its_messages_forgotten_once_sent() {
     raw.start();
     assert_eq!(raw.messages_so_far().len(), 3);
     raw.messages_so_far();
-    assert_eq!(broker.snapshot().destinations[0].messages, 0);
+    assert_eq!(waiting(&broker), 0);
 }
 
 #[test]
@@ -315,7 +328,7 @@ fn a_topic_message_goes_to_every_consumer_there_is_and_not_back_to_its_own_if_un
 
 #[test]
 fn a_full_queue_refuses_and_says_so() {
-    let mut builder = tidegate::broker::Broker::builder();
+    let mut builder = Broker::builder();
     let mut config = tidegate::broker::BrokerConfig::default();
     config.set("destination.messages_max", "5").unwrap();
     config.set("destination.message_bytes_max", "1000").unwrap();

@@ -46,6 +46,11 @@ impl LimitBehavior {
         self as i32
     }
 
+    /// Whether messages that are there give way.
+    pub(super) const fn removes(self) -> bool {
+        matches!(self, Self::RemoveOldest | Self::RemoveLowPriority)
+    }
+
     /// The behaviour of this number.
     #[must_use]
     pub fn from_wire(number: i32) -> Option<Self> {

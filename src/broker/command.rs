@@ -15,8 +15,8 @@ use crate::{
 };
 
 use super::{
-    consumer::Consumer, destination::Destination, dispatch::State, output::Output, stored::Stored,
-    turn::Turn,
+    consumer::Consumer, coordinator::Transact, destination::Destination, dispatch::State,
+    output::Output, stored::Stored, subscription::Identity, transaction::Outcome, turn::Turn,
 };
 
 /// Where a reply goes whose request a destination carries out.
@@ -44,33 +44,41 @@ impl Reply {
     }
 }
 
-/// The reply to one acknowledgement whose blocks concern several destinations: sent by the last.
+/// Who is told the outcome of an acknowledgement once all its parts are done.
+#[derive(Debug)]
+enum Told {
+    Client(Reply),
+    /// The transaction it was made in, which tells the client.
+    Transaction(i64),
+}
+
+/// The outcome of one acknowledgement whose blocks may concern several destinations: told by the
+/// last of them.
 #[derive(Debug)]
 pub(super) struct Joint {
     left: AtomicU64,
     worst: AtomicU64,
-    reply: Reply,
+    told: Told,
 }
 
 impl Joint {
-    /// For so many parts.
-    pub(super) fn new(parts: usize, reply: Reply) -> Self {
-        Self {
-            left: AtomicU64::new(parts as u64),
-            worst: AtomicU64::new(status_bits(Status::OK)),
-            reply,
-        }
+    fn new(parts: usize, told: Told) -> Arc<Self> {
+        let worst = AtomicU64::new(status_bits(Status::OK));
+        Arc::new(Self { left: AtomicU64::new(parts as u64), worst, told })
     }
 
-    /// One part is done.
-    pub(super) fn done(&self, status: Status, turn: &mut Turn<'_>) {
+    fn done(&self, status: Status, turn: &mut Turn<'_>) {
         // Relaxed: carried by the count below.
         self.worst.fetch_max(status_bits(status), Ordering::Relaxed);
         // AcqRel: the last one sees the statuses of all others.
-        if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
-            let worst = self.worst.load(Ordering::Relaxed);
-            let status = i32::try_from(worst).map_or(Status::ERROR, Status);
-            self.reply.send(status, turn);
+        if self.left.fetch_sub(1, Ordering::AcqRel) != 1 {
+            return;
+        }
+        let worst = self.worst.load(Ordering::Relaxed);
+        let status = i32::try_from(worst).map_or(Status::ERROR, Status);
+        match &self.told {
+            Told::Client(reply) => reply.send(status, turn),
+            Told::Transaction(id) => turn.transact(Transact::Consumed { id: *id, status }),
         }
     }
 }
@@ -86,11 +94,25 @@ pub(super) enum AckReply {
     None,
     /// All blocks are here.
     Direct(Reply),
-    /// Other destinations have blocks too.
+    /// Other destinations have blocks too, or a transaction is told.
     Joint(Arc<Joint>),
 }
 
 impl AckReply {
+    /// A reply to a client, after so many parts.
+    pub(super) fn to_client(parts: usize, reply: Reply) -> Self {
+        if parts == 1 {
+            Self::Direct(reply)
+        } else {
+            Self::Joint(Joint::new(parts, Told::Client(reply)))
+        }
+    }
+
+    /// Tells a transaction, after so many parts.
+    pub(super) fn to_transaction(parts: usize, id: i64) -> Self {
+        Self::Joint(Joint::new(parts, Told::Transaction(id)))
+    }
+
     pub(super) fn done(&self, status: Status, turn: &mut Turn<'_>) {
         match self {
             Self::None => {}
@@ -105,11 +127,29 @@ impl AckReply {
 pub(super) enum Leave {
     /// Closed; up to this message the application has seen them, and may still settle them until
     /// its session ends. What came after goes back uncounted.
-    After(Option<MessageId>),
+    After {
+        /// The message; `None`: it has seen none.
+        last: Option<MessageId>,
+        /// It was acknowledged in the open transaction: what that does not hold goes back, too.
+        in_transaction: bool,
+    },
     /// Closed; all deliveries count as seen and stay with the session.
     AllSeen,
     /// Its session or connection has ended: everything goes back, what was sent is counted.
     Ended,
+}
+
+/// A consumer that comes.
+#[derive(Debug)]
+pub(super) struct Arrival {
+    /// The consumer.
+    pub consumer: Arc<Consumer>,
+    /// Which subscription it wants, if it comes to one.
+    pub wish: Option<Identity>,
+    /// The size it is told.
+    pub size: i32,
+    /// Who is told.
+    pub reply: Reply,
 }
 
 /// Work for a destination.
@@ -121,11 +161,30 @@ pub(super) enum Command {
         message: Arc<Stored>,
         /// Who wants a reply.
         reply: Option<Reply>,
-        /// The producer that used up its credit and waits for more.
-        credit: Option<(Arc<Output>, i64)>,
+        /// The producer that used up its credit with it.
+        used_up: Option<i64>,
+        /// Room was kept for it when its transaction took it.
+        reserved: bool,
     },
+    /// A message for a subscription, from its topic.
+    Forward(Arc<Stored>),
+    /// The last subscription is done with a message of this topic.
+    Released(Arc<Stored>),
+    /// A producer comes. Room for it was counted.
+    AddProducer {
+        /// Its id.
+        id: i64,
+        /// Its connection's output.
+        output: Arc<Output>,
+        /// Who is told its credit.
+        reply: Option<ReplyTo>,
+    },
+    /// A producer used up its credit with a message that a transaction keeps.
+    UsedUp(i64),
+    /// A producer leaves.
+    RemoveProducer(i64),
     /// A consumer comes. The reply goes out before its first message.
-    Subscribe(Arc<Consumer>),
+    Subscribe(Box<Arrival>),
     /// A consumer leaves.
     Leave {
         /// Which one.
@@ -143,6 +202,20 @@ pub(super) enum Command {
         kind: AckKind,
         /// Who is told.
         reply: AckReply,
+        /// The transaction that holds them from now on; 0: none, they are settled at once.
+        transaction: i64,
+    },
+    /// A transaction that holds deliveries has ended.
+    Settle {
+        /// Its id.
+        transaction: i64,
+        /// How it ended.
+        outcome: Outcome,
+    },
+    /// A transaction is prepared: what it holds leaves its consumers.
+    Hold {
+        /// Its id.
+        transaction: i64,
     },
     /// Deliveries come back.
     Redeliver {
@@ -150,6 +223,8 @@ pub(super) enum Command {
         blocks: Bytes,
         /// The application has seen them.
         seen: bool,
+        /// The transaction that is about to be rolled back; 0: none.
+        transaction: i64,
     },
     /// A delivery that was not sent comes back with its credit.
     TakeBack {
@@ -167,6 +242,8 @@ pub(super) enum Command {
         /// The last number.
         through: u64,
     },
+    /// A time that was asked for has come.
+    Tick,
     /// The destination is no more.
     Destroy,
     /// Something that is asked for seldom.

@@ -19,7 +19,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use toml::de::{DeTable, DeValue};
 
 use crate::{
-    proto::broker_in::Authentication, reactor::Idle, setting::nearest,
+    proto::broker_in::Authentication, reactor::Idle, selector::Dialect, setting::nearest,
     wire::limits::PACKET_BYTES_MAX,
 };
 
@@ -136,6 +136,9 @@ pub struct BrokerConfig {
     pub dmq_truncate_body: bool,
     /// Whether each dead message gets a line in the log.
     pub log_dead_messages: bool,
+    /// Whether selectors follow the JMS rules throughout, or the reference broker where that
+    /// departs from them.
+    pub selectors: Dialect,
     /// Most messages in all destinations together; `u64::MAX` is no limit.
     pub messages_max: u64,
     /// Most bytes of messages in all destinations together; `u64::MAX` is no limit.
@@ -177,6 +180,7 @@ impl Default for BrokerConfig {
             dmq: Attributes::dead_messages(),
             dmq_truncate_body: false,
             log_dead_messages: false,
+            selectors: Dialect::Jms,
             messages_max: u64::MAX,
             total_bytes_max: u64::MAX,
             memory_max: default_memory_max(),
@@ -556,6 +560,7 @@ mod tests {
     fn every_setting_takes_what_it_says() {
         for (name, good, bad) in [
             ("log_dead_messages", "true", "1"),
+            ("selectors", " Reference ", "JMS 2.0"),
             ("dmq.truncate_body", "TRUE", "yes"),
             ("messages_max", "-1", "0"),
             ("total_bytes_max", "2g", "-2"),

@@ -14,6 +14,7 @@ use std::ops::Deref;
 
 use crate::{
     flow::{Credit, Taken, Window},
+    selector::Selector,
     sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Ordering},
 };
 
@@ -75,7 +76,7 @@ pub(super) struct ConsumerParts {
     pub(super) id: i64,
     /// Its connection's id.
     pub(super) connection_id: i64,
-    /// Its destination.
+    /// Where its messages wait: its destination, or the subscription it belongs to.
     pub(super) destination: Arc<Destination>,
     /// Its connection's output.
     pub(super) output: Arc<Output>,
@@ -83,8 +84,14 @@ pub(super) struct ConsumerParts {
     pub(super) session: Arc<SessionState>,
     /// Messages are forgotten when they are sent.
     pub(super) forgets: bool,
+    /// Its session is transacted: when it leaves, only what a transaction holds stays out.
+    pub(super) transacted: bool,
     /// It does not get what its own connection produced.
     pub(super) no_local: bool,
+    /// It gets what this says, out of what waits for all.
+    pub(super) selector: Option<Selector>,
+    /// The most its destination allows it to be sent ahead.
+    pub(super) limit: Credit,
     /// Prefetch agreed on.
     pub(super) prefetch: Credit,
 }
@@ -94,6 +101,8 @@ pub(super) struct ConsumerParts {
 pub(super) struct Consumer {
     parts: ConsumerParts,
     window: Window,
+    /// Its credit never ends.
+    unlimited: AtomicBool,
     closed: AtomicBool,
     sent: AtomicU64,
     /// For people: how many were dispatched, and how many of them are unsettled.
@@ -114,6 +123,7 @@ impl Consumer {
     pub(super) fn new(parts: ConsumerParts) -> Self {
         Self {
             window: Window::new(on_the_way(parts.prefetch)),
+            unlimited: AtomicBool::new(parts.prefetch == Credit::Unlimited),
             parts,
             closed: AtomicBool::new(false),
             sent: AtomicU64::new(0),
@@ -133,15 +143,20 @@ impl Consumer {
         self.window.give_back(taken).was_paused
     }
 
-    /// Replaces the credit; `true` if dispatch must be started again.
-    pub(super) fn resume(&self, size: Option<i32>, limit: Credit) -> bool {
-        let wish = size.map_or(Credit::Unlimited, Credit::from_wire);
-        self.window.resume(on_the_way(wish.agree(limit))).was_paused
+    /// Replaces the credit; `true` if dispatch must be started again. No size asks for credit that
+    /// never ends.
+    pub(super) fn resume(&self, size: Option<i32>) -> bool {
+        let credit = size.map_or(Credit::Unlimited, Credit::from_wire).agree(self.limit);
+        // Relaxed: whoever takes of the new credit sees the window's change, which follows and
+        // releases this; a delivery of the old credit may be counted either way.
+        self.unlimited.store(credit == Credit::Unlimited, Ordering::Relaxed);
+        self.window.resume(on_the_way(credit)).was_paused
     }
 
     /// Whether its credit never ends.
     pub(super) fn is_unlimited(&self) -> bool {
-        self.prefetch == Credit::Unlimited
+        // Relaxed: see `resume`.
+        self.unlimited.load(Ordering::Relaxed)
     }
 
     /// Credit left; `None` if it never ends.

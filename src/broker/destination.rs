@@ -1,4 +1,5 @@
-//! A queue or topic: an inbox that everybody may push to, and a state behind a gate.
+//! A queue, a topic, or a subscription that stands for itself: an inbox that everybody may push to,
+//! and a state behind a gate.
 //!
 //! Whoever pushes a burst of commands enters the gate; if nobody is inside, it carries out what
 //! lies in the inbox and dispatches, on its own thread, straight into the outputs of the
@@ -6,23 +7,26 @@
 //!
 //! # Invariants
 //! - One run handles at most [`WORK_MAX`] commands and deliveries; the rest waits for the run list.
+//! - What a topic forwards is left with its subscriptions before its gate is left, so that they see
+//!   the topic's order.
 
 use std::fmt;
 
 pub(super) use crate::message::DestinationKind as Kind;
 use crate::{
-    flow::Credit,
-    sync::{Arc, AtomicU64, Entered, Gate, Inbox, Ordering, Snapshot},
-    wire::{Flags, PacketBuilder, PacketType, Status},
+    proto::broker_in::ReplyTo,
+    sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Entered, Gate, Inbox, Ordering, Snapshot},
+    wire::{Flags, Status},
 };
 
 use super::{
     attributes::Attributes,
-    backlog::Entry,
-    command::{Command, Leave, Reply},
+    command::{Command, Reply},
     consumer::Consumer,
-    dispatch::{SHARED, State, Subscriber, Subscription, acknowledge, redeliver},
-    in_flight::InFlight,
+    dead::DeadReason,
+    dispatch::{Part, State},
+    output::Output,
+    room::{self, Refused},
     stored::Stored,
     turn::Turn,
 };
@@ -30,21 +34,61 @@ use super::{
 /// Commands and deliveries of one run.
 const WORK_MAX: usize = 2048;
 
+/// Who made a destination, and how long it stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// An administrator, or the settings: it stays.
+    Administered,
+    /// Its first user: it goes when nobody has used it for a while.
+    AutoCreated,
+    /// A connection, whose id this is: it goes with it.
+    Temporary(i64),
+    /// The queue of dead messages.
+    Dead,
+    /// A subscription.
+    Subscription,
+}
+
 /// A destination of a broker.
 pub(super) struct Destination {
-    /// Its name.
+    /// Its name; of a subscription, that of its topic.
     pub name: Box<str>,
     /// Queue or topic.
     pub kind: Kind,
-    /// The connection a temporary one lives with.
-    pub owner: Option<i64>,
-    /// Its limits.
-    pub limits: Attributes,
+    /// Who made it.
+    pub origin: Origin,
+    /// `Q:name` or `T:name`, as producers are told.
+    pub uid: Box<str>,
     inbox: Inbox<Vec<Command>>,
     gate: Gate<State>,
-    /// For people.
-    messages: AtomicU64,
+    attributes: Snapshot<Attributes>,
+    /// The connection a temporary one lives with; 0 once that is gone.
+    owner: AtomicU64,
+    destroyed: AtomicBool,
+    /// Producers, counted before they come.
+    producers: AtomicU32,
+    /// Room kept for what open transactions have sent.
+    reserved_messages: AtomicU64,
+    reserved_bytes: AtomicU64,
+    counts: Counts,
     consumers: Snapshot<Vec<Arc<Consumer>>>,
+}
+
+/// What is counted for people, written by whoever is behind the gate.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    /// Messages here, waiting or in flight.
+    pub messages: AtomicU64,
+    /// Their bytes.
+    pub bytes: AtomicU64,
+    /// Messages that are not due yet.
+    pub delayed: AtomicU64,
+    /// Messages that came, since the start.
+    pub received: AtomicU64,
+    /// Messages that expired, since the start.
+    pub expired: AtomicU64,
+    /// Bit 1: consumption is paused; bit 2: production.
+    pub paused: AtomicU32,
 }
 
 impl fmt::Debug for Destination {
@@ -52,25 +96,35 @@ impl fmt::Debug for Destination {
         f.debug_struct("Destination")
             .field("name", &self.name)
             .field("kind", &self.kind)
+            .field("origin", &self.origin)
             .finish_non_exhaustive()
     }
 }
 
 impl Destination {
     /// An empty one.
-    pub(super) fn new(name: &str, kind: Kind, owner: Option<i64>, limits: Attributes) -> Self {
-        let mut state = State::default();
-        if kind == Kind::Queue {
-            state.subscriptions.insert(SHARED, Subscription::default());
-        }
+    pub(super) fn new(name: &str, kind: Kind, origin: Origin, attributes: Attributes) -> Self {
+        let part = match (origin, kind) {
+            (Origin::Subscription, _) => Part::Subscription,
+            (_, Kind::Queue) => Part::Queue,
+            (_, Kind::Topic) => Part::Topic,
+        };
+        let letter = if kind == Kind::Queue { 'Q' } else { 'T' };
+        let owner = if let Origin::Temporary(owner) = origin { owner.unsigned_abs() } else { 0 };
         Self {
             name: name.into(),
             kind,
-            owner,
-            limits,
+            origin,
+            uid: format!("{letter}:{name}").into(),
             inbox: Inbox::new(),
-            gate: Gate::new(state),
-            messages: AtomicU64::new(0),
+            gate: Gate::new(State::new(part, attributes.clone())),
+            attributes: Snapshot::new(attributes),
+            owner: AtomicU64::new(owner),
+            destroyed: AtomicBool::new(false),
+            producers: AtomicU32::new(0),
+            reserved_messages: AtomicU64::new(0),
+            reserved_bytes: AtomicU64::new(0),
+            counts: Counts::default(),
             consumers: Snapshot::new(Vec::new()),
         }
     }
@@ -90,15 +144,98 @@ impl Destination {
         self.gate.resume(|state| self.run(state, turn))
     }
 
+    /// What is counted of it.
+    pub(super) const fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
     /// Messages here, waiting or in flight.
     pub(super) fn messages(&self) -> u64 {
         // Relaxed: a statistic.
-        self.messages.load(Ordering::Relaxed)
+        self.counts.messages.load(Ordering::Relaxed)
     }
 
     /// The consumers there are now.
     pub(super) fn consumers(&self) -> Arc<Vec<Arc<Consumer>>> {
         self.consumers.load_full()
+    }
+
+    /// Its attributes as they are now.
+    pub(super) fn attributes(&self) -> Arc<Attributes> {
+        self.attributes.load_full()
+    }
+
+    /// Whether it lives with a connection.
+    pub(super) const fn is_temporary(&self) -> bool {
+        matches!(self.origin, Origin::Temporary(_))
+    }
+
+    /// Whether it is no more. What still arrives is refused.
+    pub(super) fn is_destroyed(&self) -> bool {
+        // Relaxed: a hint; behind the gate it is certain.
+        self.destroyed.load(Ordering::Relaxed)
+    }
+
+    /// A temporary one whose connection is gone gets this one; `false` if it has one.
+    pub(super) fn adopt(&self, connection: i64) -> bool {
+        // Relaxed: the exchange alone decides whose it is.
+        let (none, new) = (0, connection.unsigned_abs());
+        self.owner.compare_exchange(none, new, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// The connection of a temporary one is gone.
+    pub(super) fn orphan(&self) {
+        // Relaxed: as above.
+        self.owner.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether its connection is gone.
+    fn is_orphan(&self) -> bool {
+        // Relaxed: as above.
+        self.owner.load(Ordering::Relaxed) == 0
+    }
+
+    /// Makes room for one more producer; `false` if there is none.
+    pub(super) fn count_producer(&self) -> bool {
+        let max = self.attributes.read(|attributes| attributes.producers_max);
+        // Relaxed: the count alone decides.
+        let count = |now: u32| (now < max).then(|| now + 1);
+        self.producers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count).is_ok()
+    }
+
+    /// How many producers there are.
+    pub(super) fn producers(&self) -> u32 {
+        // Relaxed: a statistic.
+        self.producers.load(Ordering::Relaxed)
+    }
+
+    /// Keeps room for a message that a transaction takes, if there is any.
+    pub(super) fn reserve(&self, message: &Stored) -> Result<(), Refused> {
+        let bytes = message.bytes();
+        // Relaxed: the state behind the gate may change at any time before the transaction ends
+        // anyway; what was let in once is taken.
+        let held = room::Held {
+            messages: self.messages() + self.reserved_messages.load(Ordering::Relaxed),
+            bytes: self.counts.bytes.load(Ordering::Relaxed)
+                + self.reserved_bytes.load(Ordering::Relaxed),
+        };
+        self.attributes.read(|attributes| room::check(attributes, &self.name, held, bytes))?;
+        self.reserved_messages.fetch_add(1, Ordering::Relaxed);
+        self.reserved_bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The room kept for a message is free again.
+    pub(super) fn unreserve(&self, message: &Stored) {
+        // Relaxed: as above.
+        self.reserved_messages.fetch_sub(1, Ordering::Relaxed);
+        self.reserved_bytes.fetch_sub(message.bytes(), Ordering::Relaxed);
+    }
+
+    /// Replaces the attributes. Called behind the gate.
+    pub(super) fn set_attributes(&self, state: &mut State, attributes: Attributes) {
+        self.attributes.publish(attributes.clone());
+        state.attributes = attributes;
     }
 
     /// One run: commands, then deliveries, up to the bound. `false` if some are left.
@@ -115,36 +252,52 @@ impl Destination {
             turn.recycle(commands);
         }
         // Deliver even after a full load of commands, or a stream of those would starve it.
-        let all_sent = Self::dispatch(state, work.max(WORK_MAX / 4), turn);
-        self.serve_producers(state, turn);
-        // Relaxed: a statistic.
-        self.messages.store(state.messages, Ordering::Relaxed);
-        all_sent && !ran_out
+        let mut left = work.max(WORK_MAX / 4);
+        let all_sent = Self::dispatch(state, &mut left, turn);
+        let all_found = self.search(state, left.max(WORK_MAX / 4), turn);
+        self.settle_up(state, turn);
+        all_sent && all_found && !ran_out
     }
 
     fn execute(self: &Arc<Self>, state: &mut State, command: Command, turn: &mut Turn<'_>) {
         match command {
-            Command::Produce { message, reply, credit } => {
-                self.produce(state, message, reply.as_ref(), turn);
-                state.waiting_producers.extend(credit);
+            Command::Produce { message, reply, used_up, reserved } => {
+                if let Some(producer) = used_up {
+                    state.producers.used_up(producer);
+                    // The room for the next batch is what there is without this message.
+                    self.serve_producers(state, turn);
+                }
+                self.produce(state, message, reply.as_ref(), reserved, turn);
             }
-            Command::Subscribe(consumer) => self.subscribe(state, consumer),
-            Command::Leave { consumer, how } => self.leave(state, &consumer, &how),
+            Command::Forward(message) => state.add(&message, turn),
+            Command::Released(message) => state.count_out(&message),
+            Command::AddProducer { id, output, reply } => {
+                self.add_producer(state, id, output, reply, turn);
+            }
+            Command::UsedUp(producer) => state.producers.used_up(producer),
+            Command::RemoveProducer(id) => {
+                state.producers.leave(id);
+                // Relaxed: the count alone matters.
+                self.producers.fetch_sub(1, Ordering::Relaxed);
+            }
+            Command::Subscribe(arrival) => self.subscribe(state, *arrival, turn),
+            Command::Leave { consumer, how } => self.leave(state, &consumer, &how, turn),
             Command::Ready(consumer) => state.make_ready(consumer),
-            Command::Acknowledge { blocks, kind, reply } => {
-                let status = acknowledge(state, &blocks, kind);
+            Command::Acknowledge { blocks, kind, reply, transaction } => {
+                let status = state.acknowledge(&blocks, kind, transaction, turn);
                 reply.done(status, turn);
             }
-            Command::Redeliver { blocks, seen } => redeliver(state, &blocks, seen),
+            Command::Settle { transaction, outcome } => state.settle(transaction, outcome, turn),
+            Command::Hold { transaction } => state.hold(transaction),
+            Command::Redeliver { blocks, seen, transaction } => {
+                state.redeliver(&blocks, seen, transaction, turn);
+            }
             Command::TakeBack { consumer, number, taken } => {
-                state.take_back(consumer, number, taken)
+                state.take_back(consumer, number, taken, turn);
             }
-            Command::Forget { consumer, through } => state.forget(consumer, through),
-            Command::Destroy => {
-                *state =
-                    State { destroyed: true, next_order: state.next_order, ..State::default() };
-                self.consumers.publish(Vec::new());
-            }
+            Command::Forget { consumer, through } => state.forget(consumer, through, turn),
+            Command::Tick => self.tick(state, turn),
+            Command::Destroy => self.destroy(state, turn),
             Command::Rare(rare) => rare.run(self, state, turn),
         }
     }
@@ -154,10 +307,13 @@ impl Destination {
         state: &mut State,
         mut message: Arc<Stored>,
         reply: Option<&Reply>,
+        reserved: bool,
         turn: &mut Turn<'_>,
     ) {
-        let refusal = self.refusal(state, &message);
-        if let Some((status, reason)) = refusal {
+        if reserved {
+            self.unreserve(&message);
+        }
+        if let Err((status, reason)) = self.make_room(state, &message, reserved, turn) {
             // Without a reply the producer chose not to know.
             tracing::debug!(destination = %self.name, %status, reason, "message refused");
             if let Some(reply) = reply {
@@ -165,109 +321,70 @@ impl Destination {
             }
             return;
         }
-        if state.somebody_is_late()
-            && let Some(message) = Arc::get_mut(&mut message)
-        {
-            // It will stay for a while, and must not keep a whole read buffer with it.
-            message.packet.unshare();
+        // Relaxed: a statistic with one writer.
+        let received = self.counts.received.load(Ordering::Relaxed);
+        self.counts.received.store(received + 1, Ordering::Relaxed);
+        if self.origin != Origin::Dead && message.is_expired(turn.wall_ms) {
+            self.bury(state, &message, 0, DeadReason::Expired, turn);
+        } else {
+            if (state.somebody_is_late() || message.due > turn.wall_ms)
+                && let Some(message) = Arc::get_mut(&mut message)
+            {
+                // It will stay for a while, and must not keep a whole read buffer with it.
+                message.packet.unshare();
+            }
+            state.add(&message, turn);
         }
-        state.add(&message, self.kind);
         if let Some(reply) = reply {
             reply.send(Status::OK, turn);
         }
     }
 
-    fn refusal(&self, state: &State, message: &Stored) -> Option<(Status, String)> {
-        let limits = &self.limits;
-        let bytes = message.bytes();
+    fn add_producer(
+        &self,
+        state: &mut State,
+        id: i64,
+        output: Arc<Output>,
+        reply: Option<ReplyTo>,
+        turn: &mut Turn<'_>,
+    ) {
         if state.destroyed {
-            return Some((Status::ERROR, format!("Unknown Destination:{}", self.name)));
-        }
-        if bytes > limits.message_bytes_max {
-            let reason =
-                format!("{bytes} bytes are over the limit of {}", limits.message_bytes_max);
-            return Some((Status::ENTITY_TOO_LARGE, reason));
-        }
-        if state.messages >= limits.messages_max {
-            let reason = format!("{} is full with {} messages", self.name, state.messages);
-            return Some((Status::RESOURCE_FULL, reason));
-        }
-        // The limit holds for what is stored with the new message counted in.
-        if state.bytes + bytes > limits.total_bytes_max {
-            let reason = format!("{} is full with {} bytes", self.name, state.bytes);
-            return Some((Status::RESOURCE_FULL, reason));
-        }
-        None
-    }
-
-    fn subscribe(&self, state: &mut State, consumer: Arc<Consumer>) {
-        let key = match self.kind {
-            Kind::Queue => SHARED,
-            Kind::Topic => {
-                state.subscriptions.insert(consumer.id, Subscription::default());
-                consumer.id
+            // Relaxed: the count alone matters.
+            self.producers.fetch_sub(1, Ordering::Relaxed);
+            if let Some(to) = reply {
+                let reason = format!("{} has just been destroyed; ask once more", self.name);
+                turn.send_packet(&output, to.refuse(Status::RETRY, &reason));
             }
-        };
-        let id = consumer.id;
-        let new = Subscriber {
-            consumer,
-            subscription: key,
-            in_flight: InFlight::default(),
-            is_ready: false,
-            has_left: false,
-        };
-        state.subscribers.insert(id, new);
-        state.make_ready(id);
-        self.publish_consumers(state);
-    }
-
-    fn leave(&self, state: &mut State, consumer: &Consumer, how: &Leave) {
-        let Some(subscriber) = state.subscribers.get_mut(&consumer.id) else { return };
-        let sent = consumer.sent_through();
-        let back: Vec<Entry> = match how {
-            Leave::After(last) => subscriber.in_flight.take_after(last.as_ref()),
-            Leave::AllSeen => Vec::new(),
-            Leave::Ended => subscriber
-                .in_flight
-                .take_all()
-                .map(|(number, mut entry)| {
-                    entry.deliveries += u32::from(number <= sent);
-                    entry
-                })
-                .collect(),
-        };
-        subscriber.has_left = true;
-        consumer.count_unsettled(subscriber.in_flight.len());
-        let key = subscriber.subscription;
-        match self.kind {
-            Kind::Queue => state.restore_all(key, back),
-            Kind::Topic => {
-                // A plain subscription ends with its consumer, and what waits in it with both.
-                let waiting = state.subscriptions.remove(&key).map(|gone| gone.backlog);
-                let mut waiting = waiting.unwrap_or_default();
-                back.iter().for_each(|entry| state.subtract(entry));
-                while let Some(entry) = waiting.pop() {
-                    state.subtract(&entry);
-                }
-            }
+            return;
         }
-        state.retire(consumer.id);
-        self.publish_consumers(state);
+        let mut producers = std::mem::take(&mut state.producers);
+        let credit = producers.join(id, Arc::clone(&output), &state.level(&self.uid));
+        state.producers = producers;
+        if let Some(to) = reply {
+            let packet = to
+                .with(Status::OK)
+                .long("JMQProducerID", id)
+                .string("JMQDestinationID", &self.uid)
+                .long("JMQBytes", credit.1)
+                .int("JMQSize", credit.0);
+            turn.send_packet(&output, packet);
+        }
     }
 
-    fn publish_consumers(&self, state: &State) {
-        let open = state.subscribers.values().filter(|one| !one.consumer.is_closed());
-        self.consumers.publish(open.map(|one| Arc::clone(&one.consumer)).collect());
+    /// Gives producers that wait their next batch.
+    fn serve_producers(&self, state: &mut State, turn: &mut Turn<'_>) {
+        let mut producers = std::mem::take(&mut state.producers);
+        producers.serve(&state.level(&self.uid), turn);
+        state.producers = producers;
     }
 
     /// Delivers until nobody has credit or nothing waits; `false` if the bound came first.
-    fn dispatch(state: &mut State, work: usize, turn: &mut Turn<'_>) -> bool {
-        let mut left = work;
+    fn dispatch(state: &mut State, left: &mut usize, turn: &mut Turn<'_>) -> bool {
         // What is not finished, or not begun, is looked at again in the next run.
-        while left > 0 {
+        while *left > 0 {
             let Some(key) = state.fed.pop_front() else { return true };
-            state.dispatch(key, &mut left, turn);
-            if left == 0 {
+            state.dispatch(key, left, turn);
+            if *left == 0 {
                 state.fed.push_front(key);
             } else if let Some(subscription) = state.subscriptions.get_mut(&key) {
                 subscription.is_fed = false;
@@ -276,43 +393,124 @@ impl Destination {
         false
     }
 
-    /// Gives waiting producers their next batch, first come first served, while there is room for
-    /// it. A destination too small for batches gives it at once, and refuses what does not fit.
-    fn serve_producers(&self, state: &mut State, turn: &mut Turn<'_>) {
-        let batch = u64::from(self.limits.producer_credit().0.unsigned_abs());
-        let roomy = self.limits.messages_max / 2 >= batch;
-        while let Some((output, producer)) = state.waiting_producers.pop_front() {
-            let free = self.limits.messages_max.saturating_sub(state.messages);
-            if roomy && free <= batch {
-                state.waiting_producers.push_front((output, producer));
-                return;
+    /// Goes on with searches; `false` if some are not through.
+    fn search(&self, state: &mut State, mut left: usize, turn: &mut Turn<'_>) -> bool {
+        while let Some(mut job) = state.jobs.pop_front() {
+            if !job.run(state, &mut left, turn) {
+                state.jobs.push_front(job);
+                return false;
             }
-            turn.send_packet(&output, self.producer_credit(producer));
+        }
+        true
+    }
+
+    /// What follows from the commands and deliveries of a run.
+    fn settle_up(self: &Arc<Self>, state: &mut State, turn: &mut Turn<'_>) {
+        for (entry, reason) in std::mem::take(&mut state.dead) {
+            self.bury(state, &entry.message, entry.deliveries, reason, turn);
+        }
+        let mut producers = std::mem::take(&mut state.producers);
+        producers.hold_back(&state.level(&self.uid), turn);
+        producers.serve(&state.level(&self.uid), turn);
+        state.producers = producers;
+        turn.push_forwards();
+        if state.part != Part::Subscription {
+            let (messages, bytes) =
+                std::mem::replace(&mut state.accounted, (state.messages, state.bytes));
+            if (messages, bytes) != state.accounted {
+                let change = |now: u64, before: u64| now.cast_signed() - before.cast_signed();
+                let memory = &turn.shared.memory;
+                memory.add(change(state.messages, messages), change(state.bytes, bytes));
+            }
+        }
+        // Relaxed: statistics.
+        self.counts.messages.store(state.messages, Ordering::Relaxed);
+        self.counts.bytes.store(state.bytes, Ordering::Relaxed);
+        if state.wakes_at.is_some() {
+            self.counts.delayed.store(state.delayed() as u64, Ordering::Relaxed);
+        }
+        self.look_for_idleness(state, turn);
+        if let Some(at) = state.wake_at.filter(|&at| state.wakes_at.is_none_or(|set| at < set)) {
+            state.wakes_at = Some(at);
+            turn.wake_at(self, at);
         }
     }
 
-    fn producer_credit(&self, producer: i64) -> PacketBuilder {
-        let bytes = i64::try_from(self.limits.message_bytes_max).unwrap_or(-1);
-        PacketBuilder::new(PacketType::RESUME_FLOW)
-            .long("JMQProducerID", producer)
-            .int("JMQSize", self.limits.producer_credit().0)
-            .long("JMQBytes", -1)
-            .long("JMQMaxMsgBytes", bytes)
-            .string("JMQDestinationID", &self.uid())
+    /// An auto-created destination that nobody uses goes after a while.
+    fn look_for_idleness(self: &Arc<Self>, state: &mut State, turn: &mut Turn<'_>) {
+        if self.origin != Origin::AutoCreated || state.destroyed {
+            return;
+        }
+        let used = state.messages > 0
+            || !state.subscribers.is_empty()
+            || !state.routes.is_empty()
+            || state.producers.len() > 0
+            || !state.prepared.is_empty();
+        if used {
+            state.idle_since = None;
+        } else if state.idle_since.is_none() {
+            state.idle_since = Some(turn.wall_ms);
+            turn.wake_at(self, turn.wall_ms + turn.shared.reap_time_ms());
+        }
     }
 
-    /// The name a producer is told, `Q:name` or `T:name`.
-    pub(super) fn uid(&self) -> String {
-        let letter = match self.kind {
-            Kind::Queue => 'Q',
-            Kind::Topic => 'T',
-        };
-        format!("{letter}:{}", self.name)
+    fn tick(self: &Arc<Self>, state: &mut State, turn: &mut Turn<'_>) {
+        state.tick(turn);
+        let over = |since: i64| turn.wall_ms - since >= turn.shared.reap_time_ms();
+        let is_idle = state.idle_since.is_some_and(over);
+        let is_lost = state.orphan_until.is_some_and(|until| until <= turn.wall_ms);
+        if is_idle || is_lost && self.is_orphan() {
+            self.destroy(state, turn);
+        }
     }
 
-    /// Prefetch of consumers this destination allows.
-    pub(super) const fn consumer_limit(&self) -> Credit {
-        self.limits.consumer_flow_limit
+    /// The destination is no more: its messages go, its consumers get nothing, and what arrives
+    /// later is refused.
+    pub(super) fn destroy(self: &Arc<Self>, state: &mut State, turn: &mut Turn<'_>) {
+        if std::mem::replace(&mut state.destroyed, true) {
+            return;
+        }
+        // Relaxed: a hint for those outside.
+        self.destroyed.store(true, Ordering::Relaxed);
+        if state.part == Part::Subscription {
+            turn.shared.subscriptions.remove(self);
+            if let Some(identity) = state.identity.take() {
+                identity.detach(self, turn);
+            }
+        } else {
+            turn.shared.registry.remove(self);
+        }
+        state.clear(turn);
+        for subscriber in std::mem::take(&mut state.subscribers).into_values() {
+            for entry in subscriber.in_flight.entries() {
+                state.subtract(&entry.message, turn);
+            }
+        }
+        for (_, entry) in std::mem::take(&mut state.prepared).into_values().flatten() {
+            state.subtract(&entry.message, turn);
+        }
+        for route in std::mem::take(&mut state.routes) {
+            route.topic_is_gone(turn);
+        }
+        let empty = State::new(state.part, state.attributes.clone());
+        let accounted = state.accounted;
+        *state = State { destroyed: true, accounted, next_order: state.next_order, ..empty };
+        self.consumers.publish(Vec::new());
+    }
+
+    /// Drops everything at the end of the broker: what destinations keep knows them in turn.
+    pub(super) fn dissolve(&self) {
+        let _entered = self.gate.enter(|state| {
+            while self.inbox.pop().is_some() {}
+            *state = State::new(state.part, state.attributes.clone());
+            true
+        });
+        self.consumers.publish(Vec::new());
+    }
+
+    pub(super) fn publish_consumers(&self, state: &State) {
+        self.consumers
+            .publish(state.open_subscribers().map(|one| Arc::clone(&one.consumer)).collect());
     }
 }
 

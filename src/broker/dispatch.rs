@@ -1,46 +1,96 @@
 //! The state behind a destination's gate: who gets which message next.
 //!
 //! # Invariants
-//! - A message is in exactly one place: in a backlog, in flight to one consumer, or settled.
+//! - A message is in exactly one place: in a backlog, in flight to one consumer, held by a prepared
+//!   transaction, or settled.
 //! - A consumer is in its subscription's ready list exactly if it may have credit; whoever gives
-//!   it credit again sends [`Command::Ready`](super::command::Command::Ready).
+//!   it credit again sends [`Command::Ready`](super::command::Command::Ready). One that has credit
+//!   and found nothing its selector takes is in the list of the hungry ones, until something comes.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use crate::{
     flow::Taken,
-    proto::broker_in::{AckKind, BLOCK_LEN},
     sync::Arc,
-    wire::{MessageId, Status},
+    wire::{Flags, MessageId},
 };
 
 use super::{
-    backlog::{Backlog, Entry},
+    attributes::Attributes,
+    backlog::{Backlog, Cursor, Entry, Place},
+    browse::Job,
     consumer::Consumer,
-    destination::Kind,
+    dead::DeadReason,
+    destination::Destination,
     in_flight::InFlight,
-    output::{Outgoing, Output},
+    limits::EXPIRY_SWEEP_MS,
+    output::{Outgoing, Receiver, Trip},
+    producers::{Level, Producers},
     stored::Stored,
+    subscription::{Identity, Route},
     turn::Turn,
 };
 
 /// The one subscription of a queue.
 pub(super) const SHARED: i64 = 0;
 
+/// What a destination is to its messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// A queue: its consumers share what waits.
+    Queue,
+    /// A topic: each subscription has its own.
+    Topic,
+    /// A subscription that stands for itself: shared like a queue, fed by topics, which count its
+    /// messages.
+    Subscription,
+}
+
 /// What is behind the gate.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct State {
-    /// A queue has one, a topic one for each consumer.
+    pub(super) part: Part,
+    pub(super) attributes: Attributes,
+    /// A queue has one, a topic one for each plain consumer.
     pub(super) subscriptions: HashMap<i64, Subscription>,
     /// By consumer. In order, so that a run is the same each time.
     pub(super) subscribers: BTreeMap<i64, Subscriber>,
     /// Subscriptions that have something to deliver, or a consumer that may take it. Each stands
     /// here once.
     pub(super) fed: VecDeque<i64>,
-    pub(super) waiting_producers: VecDeque<(Arc<Output>, i64)>,
+    /// A topic's subscriptions that stand for themselves.
+    pub(super) routes: Vec<Route>,
+    /// What such a subscription is, once somebody has come to it.
+    pub(super) identity: Option<Identity>,
+    pub(super) producers: Producers,
     pub(super) messages: u64,
     pub(super) bytes: u64,
+    /// Ids of the messages that are here and whose producers wait for a reply, so that one that is
+    /// sent again is known.
+    pub(super) known: HashSet<MessageId>,
+    /// A topic's messages in order of arrival, where the limit behaviour may take one away.
+    pub(super) arrivals: Backlog,
     pub(super) next_order: u64,
+    /// What open transactions hold: consumers and messages.
+    pub(super) held: HashMap<i64, Vec<(i64, MessageId)>>,
+    /// What prepared transactions hold: subscriptions and messages.
+    pub(super) prepared: HashMap<i64, Vec<(i64, Entry)>>,
+    /// Searches that go through the waiting messages a part at a time.
+    pub(super) jobs: VecDeque<Job>,
+    /// Messages that died in this run.
+    pub(super) dead: Vec<(Entry, DeadReason)>,
+    pub(super) consumption_paused: bool,
+    pub(super) production_paused: bool,
+    /// When a temporary destination whose connection is gone goes too, in milliseconds since 1970.
+    pub(super) orphan_until: Option<i64>,
+    /// Since when nobody has used it, in milliseconds since 1970.
+    pub(super) idle_since: Option<i64>,
+    /// When the next tick is wanted, in milliseconds since 1970.
+    pub(super) wake_at: Option<i64>,
+    /// When the next tick comes, as far as it was asked for.
+    pub(super) wakes_at: Option<i64>,
+    /// Messages and bytes the broker's total knows of.
+    pub(super) accounted: (u64, u64),
     pub(super) destroyed: bool,
 }
 
@@ -50,12 +100,14 @@ pub(super) struct Subscription {
     pub(super) backlog: Backlog,
     /// Consumers that may have credit, in the order in which they get the next messages.
     pub(super) ready: VecDeque<i64>,
+    /// Consumers that have credit and whose selectors took nothing of what waits.
+    pub(super) hungry: Vec<i64>,
     pub(super) is_fed: bool,
 }
 
 impl Subscription {
     /// Has the next dispatch look at this one, whose key this is.
-    fn feed(&mut self, key: i64, fed: &mut VecDeque<i64>) {
+    pub(super) fn feed(&mut self, key: i64, fed: &mut VecDeque<i64>) {
         if !self.is_fed {
             self.is_fed = true;
             fed.push_back(key);
@@ -68,41 +120,136 @@ pub(super) struct Subscriber {
     pub(super) consumer: Arc<Consumer>,
     pub(super) subscription: i64,
     pub(super) in_flight: InFlight,
+    /// How far its selector has looked through what waits; `None` without a selector of its own.
+    pub(super) cursor: Option<Box<Cursor>>,
     pub(super) is_ready: bool,
+    /// A backup consumer gets nothing before an active one has left.
+    pub(super) is_active: bool,
     /// The consumer has left; this stays while something of its may still be settled.
     pub(super) has_left: bool,
 }
 
 impl State {
-    pub(super) fn add(&mut self, message: &Arc<Stored>, kind: Kind) {
+    pub(super) fn new(part: Part, attributes: Attributes) -> Self {
+        let mut subscriptions = HashMap::new();
+        if part != Part::Topic {
+            subscriptions.insert(SHARED, Subscription::default());
+        }
+        Self {
+            part,
+            attributes,
+            subscriptions,
+            subscribers: BTreeMap::new(),
+            fed: VecDeque::new(),
+            routes: Vec::new(),
+            identity: None,
+            producers: Producers::default(),
+            messages: 0,
+            bytes: 0,
+            known: HashSet::new(),
+            arrivals: Backlog::default(),
+            next_order: 0,
+            held: HashMap::new(),
+            prepared: HashMap::new(),
+            jobs: VecDeque::new(),
+            dead: Vec::new(),
+            consumption_paused: false,
+            production_paused: false,
+            orphan_until: None,
+            idle_since: None,
+            wake_at: None,
+            wakes_at: None,
+            accounted: (0, 0),
+            destroyed: false,
+        }
+    }
+
+    /// What the credit of producers depends on.
+    pub(super) fn level<'a>(&'a self, uid: &'a str) -> Level<'a> {
+        Level {
+            attributes: &self.attributes,
+            messages: self.messages,
+            bytes: self.bytes,
+            paused: self.production_paused,
+            uid,
+        }
+    }
+
+    /// Takes a message in, and counts it if anybody gets it.
+    pub(super) fn add(&mut self, message: &Arc<Stored>, turn: &mut Turn<'_>) {
         let order = self.next_order;
         self.next_order += 1;
         let entry = Entry { message: Arc::clone(message), order, deliveries: 0 };
-        match kind {
-            Kind::Queue => {
-                if let Some(queue) = self.subscriptions.get_mut(&SHARED) {
-                    queue.backlog.push(entry);
-                    queue.feed(SHARED, &mut self.fed);
-                    self.messages += 1;
-                    self.bytes += message.bytes();
-                }
-            }
-            Kind::Topic => {
-                for subscriber in self.subscribers.values() {
-                    let consumer = &subscriber.consumer;
-                    let own = consumer.no_local && consumer.connection_id == message.connection_id;
-                    if own || consumer.is_closed() {
-                        continue;
-                    }
-                    if let Some(one) = self.subscriptions.get_mut(&subscriber.subscription) {
-                        one.backlog.push(entry.clone());
-                        one.feed(subscriber.subscription, &mut self.fed);
-                        self.messages += 1;
-                        self.bytes += message.bytes();
-                    }
-                }
+        if self.part == Part::Topic {
+            return self.publish(entry, turn);
+        }
+        self.count_in(message);
+        self.enqueue(SHARED, entry, turn.wall_ms);
+    }
+
+    fn count_in(&mut self, message: &Stored) {
+        self.messages += 1;
+        self.bytes += message.bytes();
+        if self.part != Part::Subscription && is_awaited(message) {
+            self.known.insert(message.packet.header().id);
+        }
+    }
+
+    /// Sends a topic's message to everybody it is for.
+    fn publish(&mut self, entry: Entry, turn: &mut Turn<'_>) {
+        let message = &entry.message;
+        let wants = |subscriber: &&Subscriber| {
+            let consumer = &subscriber.consumer;
+            let own = consumer.no_local && consumer.connection_id == message.connection_id;
+            let selector = consumer.selector.as_ref();
+            !own && !consumer.is_closed() && selector.is_none_or(|one| one.matches(&message.packet))
+        };
+        let plain: Vec<i64> =
+            self.subscribers.values().filter(wants).map(|one| one.subscription).collect();
+        let routes: Vec<Arc<Destination>> = self
+            .routes
+            .iter()
+            .filter(|route| route.wants(message))
+            .map(|route| Arc::clone(&route.to))
+            .collect();
+        let holders = plain.len() + routes.len();
+        if holders == 0 {
+            return;
+        }
+        message.set_holders(u32::try_from(holders).unwrap_or(u32::MAX));
+        self.count_in(message);
+        if self.attributes.limit_behavior.removes() {
+            self.note_arrival(entry.clone());
+        }
+        for to in routes {
+            turn.forward(&to, Arc::clone(message));
+        }
+        for key in plain {
+            self.enqueue(key, entry.clone(), turn.wall_ms);
+        }
+    }
+
+    /// Remembers the order of arrival, and forgets what is gone when it is most of what is there.
+    fn note_arrival(&mut self, entry: Entry) {
+        if self.arrivals.len() as u64 > 64 + 2 * self.messages {
+            for kept in self.arrivals.take_all().into_iter().filter(|one| one.message.is_held()) {
+                self.arrivals.push(kept);
             }
         }
+        self.arrivals.push(entry);
+    }
+
+    fn enqueue(&mut self, key: i64, entry: Entry, wall_ms: i64) {
+        let Self { subscriptions, subscribers, fed, wake_at, .. } = self;
+        let Some(subscription) = subscriptions.get_mut(&key) else { return };
+        if entry.message.due > wall_ms {
+            note_wake(wake_at, entry.message.due);
+            return subscription.backlog.delay(entry);
+        }
+        note_expiration(wake_at, &entry.message, wall_ms);
+        subscription.backlog.push(entry);
+        wake_hungry(subscription, subscribers);
+        subscription.feed(key, fed);
     }
 
     /// Whether what arrives now must wait for somebody.
@@ -110,44 +257,78 @@ impl State {
         self.subscriptions.values().any(|one| one.ready.is_empty())
     }
 
-    pub(super) fn subtract(&mut self, entry: &Entry) {
-        self.messages -= 1;
-        self.bytes -= entry.message.bytes();
+    /// A message is settled, for one subscription.
+    pub(super) fn subtract(&mut self, message: &Arc<Stored>, turn: &mut Turn<'_>) {
+        match self.part {
+            Part::Queue => self.count_out(message),
+            Part::Topic => {
+                if message.release() && !message.is_given_up() {
+                    self.count_out(message);
+                }
+            }
+            Part::Subscription => {
+                self.messages -= 1;
+                self.bytes -= message.bytes();
+                if message.release() && !message.is_given_up() {
+                    turn.released(message);
+                }
+            }
+        }
+    }
+
+    /// The last holder of a message of this queue or topic is done with it.
+    pub(super) fn count_out(&mut self, message: &Stored) {
+        // What a destroyed topic's subscriptions still had is counted no more.
+        self.messages = self.messages.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(message.bytes());
+        if is_awaited(message) {
+            self.known.remove(&message.packet.header().id);
+        }
     }
 
     pub(super) fn make_ready(&mut self, id: i64) {
         let Some(subscriber) = self.subscribers.get_mut(&id) else { return };
         let key = subscriber.subscription;
-        if subscriber.is_ready || subscriber.consumer.is_closed() {
+        if subscriber.is_ready || !subscriber.is_active || subscriber.consumer.is_closed() {
             return;
         }
         let Some(subscription) = self.subscriptions.get_mut(&key) else { return };
         subscriber.is_ready = true;
+        subscription.hungry.retain(|&hungry| hungry != id);
         subscription.ready.push_back(id);
         subscription.feed(key, &mut self.fed);
     }
 
-    pub(super) fn restore_all(&mut self, key: i64, entries: Vec<Entry>) {
+    pub(super) fn restore_all(&mut self, key: i64, entries: Vec<Entry>, turn: &mut Turn<'_>) {
         if entries.is_empty() {
             return;
         }
-        match self.subscriptions.get_mut(&key) {
-            Some(subscription) => {
-                entries.into_iter().for_each(|entry| subscription.backlog.restore(entry));
-                subscription.feed(key, &mut self.fed);
-            }
+        let Self { subscriptions, subscribers, fed, wake_at, .. } = self;
+        let Some(subscription) = subscriptions.get_mut(&key) else {
             // A subscription that ended with its consumer.
-            None => entries.iter().for_each(|entry| self.subtract(entry)),
+            return entries.iter().for_each(|entry| self.subtract(&entry.message, turn));
+        };
+        for entry in entries {
+            let place = Place::of(&entry);
+            for subscriber in subscribers.values_mut() {
+                if let Some(cursor) = &mut subscriber.cursor {
+                    cursor.look_again(place);
+                }
+            }
+            note_expiration(wake_at, &entry.message, turn.wall_ms);
+            subscription.backlog.restore(entry);
         }
+        wake_hungry(subscription, subscribers);
+        subscription.feed(key, fed);
     }
 
-    pub(super) fn take_back(&mut self, id: i64, number: u64, taken: Taken) {
+    pub(super) fn take_back(&mut self, id: i64, number: u64, taken: Taken, turn: &mut Turn<'_>) {
         let Some(subscriber) = self.subscribers.get_mut(&id) else { return };
         let entry = subscriber.in_flight.take(number);
         let again = subscriber.consumer.give_back(taken);
         subscriber.consumer.count_unsettled(subscriber.in_flight.len());
         let key = subscriber.subscription;
-        self.restore_all(key, entry.into_iter().collect());
+        self.restore_all(key, entry.into_iter().collect(), turn);
         if again {
             self.make_ready(id);
         }
@@ -162,51 +343,180 @@ impl State {
         }
     }
 
-    pub(super) fn forget(&mut self, id: i64, through: u64) {
+    pub(super) fn forget(&mut self, id: i64, through: u64, turn: &mut Turn<'_>) {
         let Some(subscriber) = self.subscribers.get_mut(&id) else { return };
         let gone = subscriber.in_flight.take_through(through);
         subscriber.consumer.count_unsettled(subscriber.in_flight.len());
-        gone.iter().for_each(|entry| self.subtract(entry));
+        gone.iter().for_each(|entry| self.subtract(&entry.message, turn));
         self.retire(id);
+    }
+
+    /// A delivery cannot be written: its message is of no use to anybody.
+    pub(super) fn cannot_be_written(
+        &mut self,
+        id: i64,
+        number: u64,
+        taken: Taken,
+        turn: &mut Turn<'_>,
+    ) {
+        let Some(subscriber) = self.subscribers.get_mut(&id) else { return };
+        let entry = subscriber.in_flight.take(number);
+        subscriber.consumer.count_unsettled(subscriber.in_flight.len());
+        if subscriber.consumer.give_back(taken) {
+            self.make_ready(id);
+        }
+        if let Some(entry) = entry {
+            self.die(entry, DeadReason::Error, turn);
+        }
+        self.retire(id);
+    }
+
+    /// A message died: it is counted out, and buried at the end of the run.
+    pub(super) fn die(&mut self, entry: Entry, reason: DeadReason, turn: &mut Turn<'_>) {
+        self.subtract(&entry.message, turn);
+        self.dead.push((entry, reason));
     }
 
     /// Deals the backlog of one subscription out, one message to each ready consumer in turn.
     pub(super) fn dispatch(&mut self, key: i64, left: &mut usize, turn: &mut Turn<'_>) {
-        let Self { subscriptions, subscribers, messages, bytes, .. } = self;
+        if self.consumption_paused {
+            return;
+        }
+        let mut gone = Vec::new();
+        let Self { subscriptions, subscribers, .. } = self;
         let Some(subscription) = subscriptions.get_mut(&key) else { return };
         while *left > 0 && !subscription.backlog.is_empty() {
-            let Some(id) = subscription.ready.pop_front() else { return };
+            let Some(id) = subscription.ready.pop_front() else { break };
             let Some(subscriber) = subscribers.get_mut(&id) else { continue };
             let Some((taken, epoch, consumer_flow)) = take_turn(&subscriber.consumer) else {
                 // Whoever gives it credit, or starts its session, makes it ready again.
                 subscriber.is_ready = false;
                 continue;
             };
-            let entry = loop {
-                let Some(entry) = subscription.backlog.pop() else { break None };
-                if !entry.message.is_expired(turn.wall_ms) {
-                    break Some(entry);
+            *left -= 1;
+            let Some(entry) = next_for(subscriber, &mut subscription.backlog, left) else {
+                subscriber.consumer.give_back(taken);
+                if *left == 0 {
+                    subscription.ready.push_front(id);
+                } else {
+                    subscriber.is_ready = false;
+                    subscription.hungry.push(id);
                 }
-                *messages -= 1;
-                *bytes -= entry.message.bytes();
-                turn.count_expired();
+                continue;
             };
-            let Some(entry) = entry else {
+            if entry.message.is_given_up() || entry.message.is_expired(turn.wall_ms) {
                 subscriber.consumer.give_back(taken);
                 subscription.ready.push_front(id);
-                return;
-            };
+                gone.push(entry);
+                continue;
+            }
             subscription.ready.push_back(id);
-            *left -= 1;
             let count = i32::try_from(entry.deliveries).unwrap_or(i32::MAX - 1) + 1;
             let message = Arc::clone(&entry.message);
             let number = subscriber.in_flight.deliver(entry);
             let consumer = Arc::clone(&subscriber.consumer);
             consumer.count_dispatched(subscriber.in_flight.len());
             let output = Arc::clone(&consumer.output);
-            output.push(Outgoing { message, consumer, number, count, taken, epoch, consumer_flow });
+            let trip = Trip { consumer, number, count, taken, epoch, consumer_flow };
+            output.push(Outgoing { message, to: Receiver::Consumer(trip) });
             turn.touch_output(&output);
         }
+        for entry in gone {
+            if entry.message.is_given_up() {
+                self.subtract(&entry.message, turn);
+            } else {
+                self.die(entry, DeadReason::Expired, turn);
+            }
+        }
+    }
+
+    /// Moves what is due among what waits, buries what has expired, and says when to look again.
+    pub(super) fn tick(&mut self, turn: &mut Turn<'_>) {
+        (self.wake_at, self.wakes_at) = (None, None);
+        let keys: Vec<i64> = self.subscriptions.keys().copied().collect();
+        for key in keys {
+            while let Some(entry) =
+                self.subscriptions.get_mut(&key).and_then(|one| one.backlog.take_due(turn.wall_ms))
+            {
+                // It arrives now, behind what came meanwhile.
+                let order = self.next_order;
+                self.next_order += 1;
+                self.enqueue(key, Entry { order, ..entry }, turn.wall_ms);
+            }
+            while let Some(entry) = self
+                .subscriptions
+                .get_mut(&key)
+                .and_then(|one| one.backlog.take_expired(turn.wall_ms))
+            {
+                self.die(entry, DeadReason::Expired, turn);
+            }
+            let Some(one) = self.subscriptions.get(&key) else { continue };
+            let expiration = one.backlog.next_expiration().map(|at| sweep_at(at, turn.wall_ms));
+            let next = [one.backlog.next_due(), expiration];
+            next.into_iter().flatten().for_each(|at| note_wake(&mut self.wake_at, at));
+        }
+    }
+
+    /// Takes everything out, counted out.
+    pub(super) fn clear(&mut self, turn: &mut Turn<'_>) {
+        let keys: Vec<i64> = self.subscriptions.keys().copied().collect();
+        for key in keys {
+            let all = self.subscriptions.get_mut(&key).map(|one| one.backlog.take_all());
+            for entry in all.unwrap_or_default() {
+                self.subtract(&entry.message, turn);
+            }
+        }
+        self.arrivals.take_all();
+    }
+
+    /// Messages that wait and are not due yet.
+    pub(super) fn delayed(&self) -> usize {
+        self.subscriptions.values().map(|one| one.backlog.delayed()).sum()
+    }
+
+    /// Consumers that have not left.
+    pub(super) fn open_subscribers(&self) -> impl Iterator<Item = &Subscriber> {
+        self.subscribers.values().filter(|one| !one.has_left && !one.consumer.is_closed())
+    }
+}
+
+/// Whether a producer waits, or may wait, for a reply to it, and so may send it again.
+fn is_awaited(message: &Stored) -> bool {
+    message.packet.header().flags.contains(Flags::ACKNOWLEDGE)
+}
+
+fn note_wake(wake_at: &mut Option<i64>, at: i64) {
+    *wake_at = Some(wake_at.map_or(at, |before| before.min(at)));
+}
+
+/// One look a second is enough for what expires while it waits.
+fn sweep_at(expiration: i64, wall_ms: i64) -> i64 {
+    expiration.max(wall_ms + EXPIRY_SWEEP_MS)
+}
+
+fn note_expiration(wake_at: &mut Option<i64>, message: &Stored, wall_ms: i64) {
+    let expiration = message.expires;
+    if expiration > 0 {
+        note_wake(wake_at, sweep_at(expiration, wall_ms));
+    }
+}
+
+fn wake_hungry(subscription: &mut Subscription, subscribers: &mut BTreeMap<i64, Subscriber>) {
+    for id in subscription.hungry.drain(..) {
+        if let Some(subscriber) = subscribers.get_mut(&id) {
+            subscriber.is_ready = true;
+            subscription.ready.push_back(id);
+        }
+    }
+}
+
+/// The next message for this consumer: the first, or the first its selector takes.
+fn next_for(subscriber: &mut Subscriber, backlog: &mut Backlog, left: &mut usize) -> Option<Entry> {
+    match (&mut subscriber.cursor, &subscriber.consumer.selector) {
+        (Some(cursor), Some(selector)) => {
+            backlog.take_match(cursor, left, |message| selector.matches(&message.packet))
+        }
+        _ => backlog.pop(),
     }
 }
 
@@ -219,59 +529,4 @@ fn take_turn(consumer: &Consumer) -> Option<(Taken, u32, bool)> {
     let epoch = consumer.session.running_epoch()?;
     let (taken, consumer_flow) = consumer.take_credit()?;
     Some((taken, epoch, consumer_flow))
-}
-
-/// The consumer and message of each block.
-fn each_block(blocks: &[u8]) -> impl Iterator<Item = (i64, MessageId)> {
-    blocks.chunks_exact(BLOCK_LEN).filter_map(|block| {
-        let (consumer, id) = block.split_first_chunk()?;
-        Some((i64::from_be_bytes(*consumer), MessageId::decode(id.first_chunk()?)))
-    })
-}
-
-/// Settles what is there; the worst outcome is the answer.
-pub(super) fn acknowledge(state: &mut State, blocks: &[u8], kind: AckKind) -> Status {
-    let mut status = Status::OK;
-    for (consumer, id) in each_block(blocks) {
-        let Some(subscriber) = state.subscribers.get_mut(&consumer) else {
-            // Everything of a consumer that has left is settled or went back.
-            status = Status::CONFLICT;
-            continue;
-        };
-        if kind == AckKind::CountOnly {
-            continue;
-        }
-        let Some(mut entry) = subscriber.in_flight.settle(&id) else {
-            status = Status::CONFLICT;
-            continue;
-        };
-        let left = subscriber.in_flight.len();
-        subscriber.consumer.count_unsettled(left);
-        let key = subscriber.subscription;
-        match kind {
-            AckKind::Undeliverable => {
-                entry.deliveries += 1;
-                state.restore_all(key, vec![entry]);
-            }
-            AckKind::Dead => {
-                tracing::warn!(message = %id, "a client gave a message up");
-                state.subtract(&entry);
-            }
-            AckKind::Consumed | AckKind::CountOnly => state.subtract(&entry),
-        }
-        state.retire(consumer);
-    }
-    status
-}
-
-pub(super) fn redeliver(state: &mut State, blocks: &[u8], seen: bool) {
-    for (consumer, id) in each_block(blocks) {
-        let Some(subscriber) = state.subscribers.get_mut(&consumer) else { continue };
-        let Some(mut entry) = subscriber.in_flight.settle(&id) else { continue };
-        subscriber.consumer.count_unsettled(subscriber.in_flight.len());
-        entry.deliveries += u32::from(seen);
-        let key = subscriber.subscription;
-        state.restore_all(key, vec![entry]);
-        state.retire(consumer);
-    }
 }

@@ -17,6 +17,8 @@ struct Slot {
     id: MessageId,
     /// `None` once settled, until everything before it is settled too.
     entry: Option<Entry>,
+    /// The open transaction in which it was acknowledged; 0: none.
+    held_by: i64,
 }
 
 /// Unsettled deliveries of one consumer.
@@ -42,15 +44,79 @@ impl InFlight {
         if let Some(index) = &mut self.index {
             index.insert(id, number);
         }
-        self.slots.push_back(Slot { id, entry: Some(entry) });
+        self.slots.push_back(Slot { id, entry: Some(entry), held_by: 0 });
         self.unsettled += 1;
         number
     }
 
-    /// Takes the delivery of a message out, wherever it stands.
+    /// Takes the delivery of a message out, wherever it stands, held or not.
     pub(super) fn settle(&mut self, id: &MessageId) -> Option<Entry> {
         let number = self.find(id)?;
         self.take(number)
+    }
+
+    /// Takes the delivery of a message out if no other transaction than this one, or 0, holds it.
+    pub(super) fn take_back(&mut self, id: &MessageId, transaction: i64) -> Option<Entry> {
+        let number = self.find(id)?;
+        let slot = self.slot(number)?;
+        (slot.held_by == 0 || slot.held_by == transaction).then(|| self.take(number))?
+    }
+
+    /// The delivery of a message that nobody has acknowledged yet.
+    pub(super) fn open(&mut self, id: &MessageId) -> Option<&mut Entry> {
+        let number = self.find(id)?;
+        let slot = self.slot(number)?;
+        if slot.held_by == 0 { slot.entry.as_mut() } else { None }
+    }
+
+    /// Has a transaction hold the delivery of a message; `false` if there is none that is open.
+    pub(super) fn hold(&mut self, id: &MessageId, transaction: i64) -> bool {
+        let slot = self.find(id).and_then(|number| self.slot(number));
+        slot.filter(|slot| slot.held_by == 0).is_some_and(|slot| {
+            slot.held_by = transaction;
+            true
+        })
+    }
+
+    /// Has a transaction let go of the delivery of a message.
+    pub(super) fn let_go(&mut self, id: &MessageId, transaction: i64) {
+        let slot = self.find(id).and_then(|number| self.slot(number));
+        if let Some(slot) = slot.filter(|slot| slot.held_by == transaction) {
+            slot.held_by = 0;
+        }
+    }
+
+    /// Takes the delivery of a message out if this transaction holds it.
+    pub(super) fn take_held(&mut self, id: &MessageId, transaction: i64) -> Option<Entry> {
+        let number = self.find(id)?;
+        self.slot(number).filter(|slot| slot.held_by == transaction)?;
+        self.take(number)
+    }
+
+    fn slot(&mut self, number: u64) -> Option<&mut Slot> {
+        let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.slots.get_mut(at)
+    }
+
+    /// Takes what no transaction holds, up to the delivery of `last`, or all if it is `None`.
+    pub(super) fn take_unheld(&mut self, last: Option<&MessageId>) -> Vec<Entry> {
+        let count = match last {
+            None => self.slots.len(),
+            // If it is settled and so is all before it, there is nothing up to it.
+            Some(id) => self.slots.iter().rposition(|slot| slot.id == *id).map_or(0, |at| at + 1),
+        };
+        let numbers = self.first..self.first + count as u64;
+        numbers
+            .filter(|&number| self.slot(number).is_some_and(|slot| slot.held_by == 0))
+            .collect::<Vec<_>>()
+            .into_iter()
+            .filter_map(|number| self.take(number))
+            .collect()
+    }
+
+    /// Every unsettled delivery.
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.slots.iter().filter_map(|slot| slot.entry.as_ref())
     }
 
     /// Takes the delivery with this number out.
@@ -83,14 +149,16 @@ impl InFlight {
         taken
     }
 
-    /// Takes everything, with the numbers.
-    pub(super) fn take_all(&mut self) -> impl Iterator<Item = (u64, Entry)> + use<> {
-        let first = self.first;
-        let slots = std::mem::take(&mut self.slots);
-        self.first += slots.len() as u64;
-        self.unsettled = 0;
-        self.index = None;
-        slots.into_iter().zip(first..).filter_map(|(slot, number)| Some((number, slot.entry?)))
+    /// Takes everything no transaction holds, with the numbers.
+    pub(super) fn take_all(&mut self) -> Vec<(u64, Entry)> {
+        let numbers = self.first..self.first + self.slots.len() as u64;
+        let mut taken = Vec::with_capacity(self.unsettled);
+        for number in numbers {
+            if self.slot(number).is_some_and(|slot| slot.held_by == 0) {
+                taken.extend(self.take(number).map(|entry| (number, entry)));
+            }
+        }
+        taken
     }
 
     /// Forgets everything up to this number and returns how it went.
@@ -157,7 +225,7 @@ mod tests {
         let mut flight = InFlight::default();
         for number in 1..=count {
             let packet = PacketBuilder::new(PacketType::TEXT_MESSAGE).id(id(number)).finish();
-            let message = Arc::new(Stored { packet, connection_id: 1 });
+            let message = Arc::new(Stored::new(packet, 1));
             let entry = Entry { message, order: 0, deliveries: 0 };
             assert_eq!(flight.deliver(entry), u64::try_from(number).unwrap());
         }
@@ -202,11 +270,30 @@ mod tests {
     }
 
     #[test]
+    fn what_a_transaction_holds_stays_when_the_rest_goes_back() {
+        let mut flight = filled(5);
+        assert!(flight.hold(&id(2), 7));
+        assert!(!flight.hold(&id(2), 8), "it is held already");
+        assert!(!flight.hold(&id(9), 7), "it is not there");
+        assert!(flight.open(&id(2)).is_none() && flight.open(&id(3)).is_some());
+        assert_eq!(sequences(&flight.take_unheld(Some(&id(3)))), [1, 3]);
+        assert_eq!(flight.entries().count(), 3);
+        assert!(flight.take_held(&id(2), 8).is_none() && flight.take_held(&id(4), 8).is_none());
+        flight.let_go(&id(2), 8);
+        assert!(flight.open(&id(2)).is_none(), "another transaction's");
+        flight.let_go(&id(2), 7);
+        assert!(flight.hold(&id(4), 7));
+        assert!(flight.take_held(&id(4), 7).is_some());
+        assert_eq!(sequences(&flight.take_unheld(None)), [2, 5]);
+        assert!(flight.is_empty());
+    }
+
+    #[test]
     fn everything_up_to_a_number_can_be_taken() {
         let mut flight = filled(5);
         flight.settle(&id(2));
         assert_eq!(sequences(&flight.take_through(3)), [1, 3]);
-        let rest: Vec<u64> = flight.take_all().map(|(number, _)| number).collect();
+        let rest: Vec<u64> = flight.take_all().into_iter().map(|(number, _)| number).collect();
         assert_eq!(rest, [4, 5]);
         assert_eq!(flight.take_through(9).len(), 0);
     }

@@ -35,3 +35,9 @@ pub(super) const TRANSACTION_WAITING_MAX: usize = 16;
 
 /// Most transactions that are remembered after their end.
 pub(super) const TRANSACTIONS_REMEMBERED_MAX: usize = 1024;
+
+/// Shortest time between two looks for messages that expired while they waited, in milliseconds.
+pub(super) const EXPIRY_SWEEP_MS: i64 = 1000;
+
+/// Most browsers of one connection that are remembered.
+pub(super) const BROWSERS_MAX: usize = 1000;

@@ -14,17 +14,20 @@
 //! connection dies.
 
 #![forbid(unsafe_code)]
+#![allow(dead_code, reason = "administrators are still to come")]
 
 mod accounts;
 mod attributes;
 mod backlog;
+mod browse;
+mod burial;
 mod client_ids;
 mod command;
 mod config;
 mod connection;
 mod connections;
 mod consumer;
-#[allow(dead_code, reason = "not all of it is called yet")]
+mod coordinator;
 mod dead;
 #[cfg(any(test, feature = "unstable-internals"))]
 pub(crate) mod desk;
@@ -33,22 +36,24 @@ mod dispatch;
 mod ids;
 mod in_flight;
 mod limits;
-#[allow(dead_code, reason = "not all of it is called yet")]
+mod membership;
 mod memory;
 mod output;
 mod port_mapper;
+mod producers;
 mod registry;
+mod room;
 mod server;
 mod settings;
+mod settle;
 mod shared;
 mod start;
 mod stats;
 mod stored;
-#[allow(dead_code, reason = "not all of it is called yet")]
+mod subscription;
 mod transaction;
 mod turn;
 mod value;
-#[allow(dead_code, reason = "not all of it is called yet")]
 mod wildcard;
 
 pub use accounts::AccountsError;

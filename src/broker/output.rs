@@ -29,7 +29,7 @@ use crate::{
 };
 
 use super::{
-    command::{Command, Leave},
+    command::{Command, Leave, Rare},
     connections::ConnectionInfo,
     consumer::Consumer,
     limits::OUTPUT_BYTES_MAX,
@@ -37,11 +37,32 @@ use super::{
     turn::Turn,
 };
 
-/// A message on its way to a consumer.
+/// A message on its way to a client.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     /// The message.
     pub message: Arc<Stored>,
+    /// To whom.
+    pub to: Receiver,
+}
+
+/// Who gets a message.
+#[derive(Debug)]
+pub(super) enum Receiver {
+    /// A consumer, which has to settle it.
+    Consumer(Trip),
+    /// A browser, which only looks.
+    Browser {
+        /// Its id.
+        id: i64,
+        /// Whether this is the last of what it asked for.
+        last: bool,
+    },
+}
+
+/// One delivery to a consumer.
+#[derive(Debug)]
+pub(super) struct Trip {
     /// To whom.
     pub consumer: Arc<Consumer>,
     /// Number of the delivery at its consumer.
@@ -58,16 +79,34 @@ pub(super) struct Outgoing {
 
 impl Payload for Outgoing {
     fn is_current(&self) -> bool {
-        self.consumer.session.is_current(self.epoch) && !self.consumer.is_closed()
+        match &self.to {
+            Receiver::Consumer(trip) => {
+                trip.consumer.session.is_current(trip.epoch) && !trip.consumer.is_closed()
+            }
+            Receiver::Browser { .. } => true,
+        }
+    }
+
+    fn is_metered(&self) -> bool {
+        matches!(self.to, Receiver::Consumer(_))
     }
 
     fn encode_head(&self, flow_paused: bool, out: &mut BytesMut) -> Result<(), DecodeError> {
-        let delivery = Delivery {
-            consumer_id: self.consumer.id,
-            count: Some(self.count),
-            consumer_flow: self.consumer_flow,
-            flow_paused,
-            last: false,
+        let delivery = match &self.to {
+            Receiver::Consumer(trip) => Delivery {
+                consumer_id: trip.consumer.id,
+                count: Some(trip.count),
+                consumer_flow: trip.consumer_flow,
+                flow_paused,
+                last: false,
+            },
+            Receiver::Browser { id, last } => Delivery {
+                consumer_id: *id,
+                count: None,
+                consumer_flow: false,
+                flow_paused,
+                last: *last,
+            },
         };
         encode_head(&self.message.packet, &delivery, out)
     }
@@ -299,8 +338,15 @@ impl Lane {
             self.outbound.encode_staged(|refused, error| match error {
                 None => take_back(refused, turn),
                 Some(error) => {
-                    tracing::error!(%error, "a stored message cannot be written; dropped");
-                    forget(&refused.consumer, refused.number, turn);
+                    tracing::error!(%error, "a stored message cannot be written");
+                    if let Receiver::Consumer(trip) = refused.to {
+                        let Trip { consumer, number, taken, .. } = trip;
+                        let destination = Arc::clone(&consumer.destination);
+                        let died = Rare::command(move |_, state, turn| {
+                            state.cannot_be_written(consumer.id, number, taken, turn);
+                        });
+                        turn.send_now(&destination, died);
+                    }
                 }
             });
             let result = {
@@ -314,8 +360,10 @@ impl Lane {
             match result {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => self.outbound.transmitted(count, |sent| {
-                    sent.consumer.set_sent(sent.number);
-                    after_sending(sent, &mut forgotten, turn);
+                    if let Receiver::Consumer(trip) = sent.to {
+                        trip.consumer.set_sent(trip.number);
+                        after_sending(trip, &mut forgotten, turn);
+                    }
                 }),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.blocked = true,
                 Err(error) => return Err(error),
@@ -330,12 +378,8 @@ impl Lane {
 
 /// Gives back the credit of an unlimited consumer, and settles for one that forgets, a run of its
 /// messages at a time.
-fn after_sending(
-    sent: Outgoing,
-    forgotten: &mut Option<(Arc<Consumer>, u64)>,
-    turn: &mut Turn<'_>,
-) {
-    let Outgoing { consumer, number, taken, .. } = sent;
+fn after_sending(sent: Trip, forgotten: &mut Option<(Arc<Consumer>, u64)>, turn: &mut Turn<'_>) {
+    let Trip { consumer, number, taken, .. } = sent;
     if consumer.is_unlimited() && consumer.give_back(taken) {
         turn.send_now(&consumer.destination, Command::Ready(consumer.id));
     }
@@ -352,7 +396,8 @@ fn after_sending(
 }
 
 fn take_back(stale: Outgoing, turn: &mut Turn<'_>) {
-    let Outgoing { consumer, number, taken, .. } = stale;
+    // What a browser was to be shown is still where it was.
+    let Receiver::Consumer(Trip { consumer, number, taken, .. }) = stale.to else { return };
     let command = Command::TakeBack { consumer: consumer.id, number, taken };
     turn.send_now(&consumer.destination, command);
 }

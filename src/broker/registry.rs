@@ -13,7 +13,7 @@ use crate::sync::{Arc, AtomicU64, Ordering, Snapshot};
 
 use super::{
     attributes::Attributes,
-    destination::{Destination, Kind},
+    destination::{Destination, Kind, Origin},
     limits::DESTINATIONS_MAX,
 };
 
@@ -46,52 +46,61 @@ impl Registry {
         self.part(name).read(|part| part[place(kind)].get(name).cloned())
     }
 
-    /// The destination, made if there is none. `None` if there are too many.
+    /// The destination, made if there is none, and whether it was. `None` if there are too many.
     pub(super) fn ensure(
         &self,
         kind: Kind,
         name: &str,
-        owner: Option<i64>,
-        limits: Attributes,
-    ) -> Option<Arc<Destination>> {
+        origin: Origin,
+        attributes: impl FnOnce() -> Attributes,
+    ) -> Option<(Arc<Destination>, bool)> {
         if let Some(found) = self.find(kind, name) {
-            return Some(found);
+            return Some((found, false));
         }
         // Relaxed: a bound that may be passed by as many as threads race for the last place.
         if self.count.load(Ordering::Relaxed) >= DESTINATIONS_MAX as u64 {
             return None;
         }
-        let new = Arc::new(Destination::new(name, kind, owner, limits));
-        let (before, after) = self.part(name).update(|part| {
-            // Somebody else was first: theirs counts.
-            if part[place(kind)].contains_key(name) {
-                return None;
-            }
-            let mut next = part.clone();
-            next[place(kind)].insert(name.into(), Arc::clone(&new));
-            Some(next)
-        });
-        match after {
-            Some(_) => {
-                self.count.fetch_add(1, Ordering::Relaxed);
-                Some(new)
-            }
-            None => before[place(kind)].get(name).cloned(),
+        let new = Arc::new(Destination::new(name, kind, origin, attributes()));
+        match self.insert(&new) {
+            None => Some((new, true)),
+            Some(other) => Some((other, false)),
         }
     }
 
-    /// Takes a destination out.
-    pub(super) fn remove(&self, kind: Kind, name: &str) -> Option<Arc<Destination>> {
+    /// Puts a destination in; if there is one of that kind and name, that one comes back.
+    pub(super) fn insert(&self, new: &Arc<Destination>) -> Option<Arc<Destination>> {
+        let (place, name) = (place(new.kind), &new.name);
         let (before, after) = self.part(name).update(|part| {
-            part[place(kind)].contains_key(name).then(|| {
+            // Somebody else was first: theirs counts.
+            if part[place].contains_key(name) {
+                return None;
+            }
+            let mut next = part.clone();
+            next[place].insert(name.clone(), Arc::clone(new));
+            Some(next)
+        });
+        if after.is_some() {
+            // Relaxed: see `ensure`.
+            self.count.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        before[place].get(name).cloned()
+    }
+
+    /// Takes a destination out, if it is the one that is in.
+    pub(super) fn remove(&self, gone: &Arc<Destination>) {
+        let (place, name) = (place(gone.kind), &gone.name);
+        let (_, after) = self.part(name).update(|part| {
+            part[place].get(name).is_some_and(|one| Arc::ptr_eq(one, gone)).then(|| {
                 let mut next = part.clone();
-                next[place(kind)].remove(name);
+                next[place].remove(name);
                 next
             })
         });
-        after?;
-        self.count.fetch_sub(1, Ordering::Relaxed);
-        before[place(kind)].get(name).cloned()
+        if after.is_some() {
+            self.count.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// All of them, in no order.
@@ -118,7 +127,10 @@ const fn place(kind: Kind) -> usize {
 mod tests {
     use super::Registry;
     use crate::{
-        broker::{attributes::Attributes, destination::Kind},
+        broker::{
+            attributes::Attributes,
+            destination::{Kind, Origin},
+        },
         sync::Arc,
     };
 
@@ -127,13 +139,12 @@ mod tests {
         let registry = Registry::default();
         let made: Vec<_> = std::thread::scope(|scope| {
             let make = || {
-                (0..100)
-                    .map(|n| {
-                        registry
-                            .ensure(Kind::Queue, &format!("q{n}"), None, Attributes::auto_created())
-                            .unwrap()
-                    })
-                    .collect::<Vec<_>>()
+                let one = |n| {
+                    let name = format!("q{n}");
+                    let make = Attributes::auto_created;
+                    registry.ensure(Kind::Queue, &name, Origin::AutoCreated, make).unwrap().0
+                };
+                (0..100).map(one).collect::<Vec<_>>()
             };
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(make)).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -143,8 +154,9 @@ mod tests {
         }
         assert_eq!(registry.all().len(), 100);
         assert!(registry.find(Kind::Topic, "q1").is_none());
-        assert!(registry.remove(Kind::Queue, "q1").is_some());
-        assert!(registry.remove(Kind::Queue, "q1").is_none());
+        registry.remove(&made[0][1]);
+        registry.remove(&made[0][1]);
+        assert!(registry.find(Kind::Queue, "q1").is_none());
         assert_eq!(registry.all().len(), 99);
     }
 }

@@ -28,6 +28,10 @@ use super::{
 /// Time a connection that has ended gets to take what is still written to it.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Longest time between two looks at the wall clock, if something waits for a time of it, in
+/// milliseconds.
+const CLOCK_MS_MAX: u64 = 30_000;
+
 /// A connection that stays silent for so many pings is closed.
 const PINGS_MAX: u32 = 6;
 
@@ -74,6 +78,8 @@ enum Peer {
     Listener(TcpListener, Entrance),
     Inquiry(Inquiry),
     Client(Box<Client>),
+    /// Holds the key of the deadline for ticks.
+    Clock,
 }
 
 #[derive(Debug)]
@@ -103,6 +109,9 @@ pub(super) struct Server {
     /// Which of the loops this is.
     own: usize,
     port_table: Vec<u8>,
+    /// The key of the deadline for ticks, and when that is set to, in milliseconds since 1970.
+    clock: Key,
+    clock_at: Option<i64>,
     /// When a shutdown ends whatever has not ended by itself.
     shutdown: Option<Instant>,
 }
@@ -115,9 +124,11 @@ impl Server {
         mailboxes: Vec<LoopMailbox>,
         port_table: Vec<u8>,
     ) -> Self {
+        let mut peers = Slots::default();
+        let clock = peers.insert(Peer::Clock);
         Self {
             shared,
-            peers: Slots::default(),
+            peers,
             carry: Carry::new(number),
             buffer: ReadBuffer::default(),
             unread: Vec::new(),
@@ -125,6 +136,8 @@ impl Server {
             next_loop: 0,
             own: usize::from(number.saturating_sub(1)),
             port_table,
+            clock,
+            clock_at: None,
             shutdown: None,
         }
     }
@@ -382,11 +395,22 @@ impl Server {
                     );
                     self.close(io, key);
                 }
-                Some(Peer::Listener(..) | Peer::Inquiry(_)) => {
+                Some(Peer::Listener(..) | Peer::Inquiry(_) | Peer::Clock) => {
                     self.peers.remove(key);
                 }
                 None => {}
             }
+        }
+    }
+
+    /// Has the loop wake for the next tick. The wall clock may be moved meanwhile, so it is looked
+    /// at again at times.
+    fn set_clock(&mut self, io: &mut Io) {
+        let Some(at) = self.carry.next_tick() else { return };
+        if self.clock_at.is_none_or(|set| at < set) {
+            let wait = u64::try_from(at - io.wall_ms()).unwrap_or(0).clamp(1, CLOCK_MS_MAX);
+            io.set_deadline(self.clock, Duration::from_millis(wait));
+            self.clock_at = Some(at);
         }
     }
 
@@ -424,6 +448,7 @@ impl Handler for Server {
         let Self { shared, peers, carry, buffer, port_table, .. } = &mut *self;
         match peers.get_mut(key) {
             None => {}
+            Some(Peer::Clock) => {}
             Some(Peer::Listener(..)) => self.accept(io, key),
             Some(Peer::Inquiry(inquiry)) => {
                 let something = readiness.readable || readiness.closed;
@@ -449,6 +474,8 @@ impl Handler for Server {
     fn deadline(&mut self, io: &mut Io, key: Key) {
         match self.peers.get_mut(key) {
             None => {}
+            // Whatever is due is found at the end of the turn.
+            Some(Peer::Clock) => self.clock_at = None,
             Some(Peer::Listener(..)) => self.accept(io, key),
             Some(Peer::Inquiry(inquiry)) => match inquiry.deadline(&self.port_table) {
                 Stay::Yes => io.set_deadline(key, STEP_TIMEOUT),
@@ -468,6 +495,7 @@ impl Handler for Server {
     fn end_turn(&mut self, io: &mut Io) -> Next {
         let Self { shared, carry, .. } = &mut *self;
         Turn::new(io.wall_ms(), shared, carry).finish();
+        self.set_clock(io);
         if self.reap(io) {
             return Next::Stop;
         }

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use crate::{proto::broker_in::Authentication, reactor::Idle};
+use crate::{proto::broker_in::Authentication, reactor::Idle, selector::Dialect};
 
 use super::{
     config::BrokerConfig,
@@ -23,7 +23,7 @@ const ADDRESS: &str = "HOST:PORT, such as 127.0.0.1:7676";
 const SECONDS: &str = "a time from 1 to 86400 seconds, such as 60 or 60s";
 
 /// All settings but the attributes of destinations.
-pub(super) static SETTINGS: [Setting; 23] = [
+pub(super) static SETTINGS: [Setting; 24] = [
     Setting {
         name: "listen",
         allowed: ADDRESS,
@@ -115,6 +115,11 @@ pub(super) static SETTINGS: [Setting; 23] = [
         apply: |config, value| set(&mut config.log_dead_messages, switch(value)),
     },
     Setting {
+        name: "selectors",
+        allowed: "jms or reference",
+        apply: |config, value| set(&mut config.selectors, dialect(value)),
+    },
+    Setting {
         name: "messages_max",
         allowed: COUNT,
         apply: |config, value| set(&mut config.messages_max, limit(value, plain)),
@@ -163,6 +168,14 @@ fn idle(value: &str) -> Option<Idle> {
         "answer-due" => Idle::default(),
         "spin-then-park" => Idle::SpinThenPark(Duration::from_micros(50)),
         "spin" => Idle::Spin,
+        _ => return None,
+    })
+}
+
+fn dialect(value: &str) -> Option<Dialect> {
+    Some(match value.to_ascii_lowercase().as_str() {
+        "jms" => Dialect::Jms,
+        "reference" => Dialect::Reference,
         _ => return None,
     })
 }

@@ -2,18 +2,31 @@
 
 use std::net::SocketAddr;
 
-use crate::proto::broker_in::Greeting;
+use crate::{
+    proto::broker_in::Greeting,
+    sync::{Arc, AtomicUsize, Inbox, Ordering},
+    wire::Status,
+};
 
 use super::{
     accounts::Accounts,
     client_ids::ClientIds,
     config::{Administered, BrokerConfig},
-    connection::CONNECTION_CREDIT,
     connections::{Connections, Service},
+    coordinator::Coordinator,
+    destination::{Destination, Kind, Origin},
     ids::Ids,
+    memory::Memory,
+    output::Output,
     registry::Registry,
+    room::Refused,
     stats::Stats,
+    subscription::Subscriptions,
+    transaction::Limits,
 };
+
+/// Name of the queue of dead messages.
+pub(super) const DEAD_MESSAGE_QUEUE: &str = "mq.sys.dmq";
 
 /// Shared by all loops.
 #[derive(Debug)]
@@ -32,6 +45,18 @@ pub(super) struct Shared {
     pub stats: Stats,
     /// Client ids in use.
     pub client_ids: ClientIds,
+    /// Subscriptions that stand for themselves.
+    pub subscriptions: Subscriptions,
+    /// Transactions.
+    pub coordinator: Coordinator,
+    /// Messages and bytes of all destinations.
+    pub memory: Memory,
+    /// The queue of dead messages.
+    pub dmq: Arc<Destination>,
+    /// Connections that wait for credit until there is memory for it, each at most once: they send
+    /// nothing meanwhile.
+    starved: Inbox<Arc<Output>>,
+    starving: AtomicUsize,
     broker_session: i64,
     address_list: String,
 }
@@ -47,11 +72,23 @@ impl Shared {
         let broker_session = ids.next_id();
         let registry = Registry::default();
         for Administered { kind, name, attributes } in &config.administered {
-            if registry.ensure(*kind, name, None, attributes.clone()).is_none() {
+            let made = registry.ensure(*kind, name, Origin::Administered, || attributes.clone());
+            if made.is_none() {
                 tracing::error!(%kind, name, "not made: there are too many destinations");
             }
         }
+        let dmq =
+            Destination::new(DEAD_MESSAGE_QUEUE, Kind::Queue, Origin::Dead, config.dmq.clone());
+        let dmq = Arc::new(dmq);
+        registry.insert(&dmq);
+        let (messages, acks) = (config.transaction_messages_max, config.transaction_acks_max);
         Self {
+            subscriptions: Subscriptions::default(),
+            coordinator: Coordinator::new(Limits::new(messages, acks)),
+            memory: Memory::new(config.memory_max, config.messages_max, config.total_bytes_max),
+            dmq,
+            starved: Inbox::new(),
+            starving: AtomicUsize::new(0),
             config,
             accounts,
             connections: Connections::default(),
@@ -77,10 +114,51 @@ impl Shared {
             service: service.name().into(),
             address_list: self.address_list.clone(),
             authentication: self.config.authentication,
-            producer_credit: CONNECTION_CREDIT,
+            producer_credit: self.memory.credit(),
             producer_credit_bytes: -1,
             message_bytes_max: i64::from(self.config.packet_bytes_max),
             nonce,
+        }
+    }
+
+    /// Whether the broker takes another message of so many bytes.
+    ///
+    /// # Errors
+    /// What its producer is told.
+    pub(super) fn has_room_for(&self, bytes: u64) -> Result<(), Refused> {
+        self.memory.refusal(bytes).map_or(Ok(()), |why| Err((Status::RESOURCE_FULL, why)))
+    }
+
+    /// How long an auto-created destination stays that nobody uses, in milliseconds.
+    pub(super) fn reap_time_ms(&self) -> i64 {
+        i64::try_from(self.config.autocreate_reap_time.as_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// A connection gets its credit when there is memory again.
+    pub(super) fn starve(&self, output: Arc<Output>) {
+        self.starved.push(output);
+        // Relaxed: a hint that is looked at at the end of every turn.
+        self.starving.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The connections that get credit now, because there is memory again.
+    pub(super) fn fed(&self) -> Vec<Arc<Output>> {
+        // Relaxed: see `starve`.
+        if self.starving.load(Ordering::Relaxed) == 0 || self.memory.credit() == 0 {
+            return Vec::new();
+        }
+        let fed: Vec<_> = std::iter::from_fn(|| self.starved.pop()).collect();
+        self.starving.fetch_sub(fed.len(), Ordering::Relaxed);
+        fed
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // Topics and their subscriptions know each other, and so do messages and their topics.
+        let subscriptions = self.subscriptions.clear();
+        for destination in self.registry.all().into_iter().chain(subscriptions) {
+            destination.dissolve();
         }
     }
 }

@@ -3,12 +3,17 @@
 //! A turn hands what arrived to each destination as one burst, then flushes each output that got
 //! something, until nothing is left to do. Work given back by an output goes round again.
 
+use std::collections::BTreeMap;
+
 use crate::{
     sync::{Arc, Entered},
-    wire::{MessageId, PacketBuilder},
+    wire::{MessageId, PacketBuilder, PacketType},
 };
 
-use super::{command::Command, destination::Destination, output::Output, shared::Shared};
+use super::{
+    command::Command, coordinator::Transact, destination::Destination, output::Output,
+    shared::Shared, stored::Stored,
+};
 
 /// Empty vectors kept for the next bursts.
 const SPARE_MAX: usize = 64;
@@ -22,8 +27,23 @@ pub(super) struct Carry {
     run_list: Vec<Arc<Destination>>,
     spare: Vec<Vec<Command>>,
     bursts: Vec<(Arc<Destination>, Vec<Command>)>,
+    /// What the topic that is being run leaves with its subscriptions.
+    forwards: Vec<(Arc<Destination>, Vec<Command>)>,
+    /// What concerns transactions; whether the coordinator is to be entered.
+    transactions: Vec<Transact>,
+    coordinate: bool,
+    /// Who wants a tick, by time and a number of its own.
+    ticks: BTreeMap<(i64, u64), Wanted>,
+    ticks_wanted: u64,
     answer_due: bool,
     turn: u64,
+}
+
+/// Who wants a tick.
+#[derive(Debug)]
+enum Wanted {
+    Destination(Arc<Destination>),
+    Transactions,
 }
 
 impl Carry {
@@ -35,6 +55,11 @@ impl Carry {
     /// Whether there is work left for the next turn.
     pub(super) const fn has_work(&self) -> bool {
         !self.run_list.is_empty()
+    }
+
+    /// When the next tick is wanted, in milliseconds since 1970.
+    pub(super) fn next_tick(&self) -> Option<i64> {
+        self.ticks.first_key_value().map(|(&(at, _), _)| at)
     }
 
     /// Whether a peer owes the answer to a packet that paused a lane.
@@ -82,11 +107,82 @@ impl<'a> Turn<'a> {
         self.touch_destination(destination);
     }
 
+    /// Leaves several commands at once.
+    pub(super) fn send_all_now(&mut self, destination: &Arc<Destination>, commands: Vec<Command>) {
+        destination.push(commands);
+        self.touch_destination(destination);
+    }
+
+    /// Leaves a message for a subscription when its topic's run ends.
+    pub(super) fn forward(&mut self, to: &Arc<Destination>, message: Arc<Stored>) {
+        let command = Command::Forward(message);
+        let forwards = &mut self.carry.forwards;
+        match forwards.iter_mut().find(|(known, _)| Arc::ptr_eq(known, to)) {
+            Some((_, commands)) => commands.push(command),
+            None => {
+                let mut commands = self.carry.spare.pop().unwrap_or_default();
+                commands.push(command);
+                forwards.push((Arc::clone(to), commands));
+            }
+        }
+    }
+
+    /// Leaves what was forwarded. Called behind the topic's gate, so that order holds.
+    pub(super) fn push_forwards(&mut self) {
+        for (to, commands) in std::mem::take(&mut self.carry.forwards) {
+            self.send_all_now(&to, commands);
+        }
+    }
+
+    /// Tells a message's topic that the last subscription is done with it.
+    pub(super) fn released(&mut self, message: &Arc<Stored>) {
+        if let Some(topic) = &message.topic {
+            self.send(topic, Command::Released(Arc::clone(message)));
+        }
+    }
+
+    /// Tells the coordinator, behind what this turn has left with destinations.
+    pub(super) fn transact(&mut self, command: Transact) {
+        self.carry.transactions.push(command);
+    }
+
     /// Hands the bursts in. Called after each connection's input.
     pub(super) fn hand_in(&mut self) {
         while let Some((destination, commands)) = self.carry.bursts.pop() {
             destination.push(commands);
             self.touch_destination(&destination);
+        }
+        if !self.carry.transactions.is_empty() {
+            self.shared.coordinator.push(std::mem::take(&mut self.carry.transactions));
+            self.carry.coordinate = true;
+        }
+    }
+
+    /// Has a destination get a tick at this time, in milliseconds since 1970.
+    pub(super) fn wake_at(&mut self, destination: &Arc<Destination>, at: i64) {
+        self.want_tick(at, Wanted::Destination(Arc::clone(destination)));
+    }
+
+    /// Has the coordinator get a tick at this time, in milliseconds since 1970.
+    pub(super) fn wake_transactions_at(&mut self, at: i64) {
+        self.want_tick(at, Wanted::Transactions);
+    }
+
+    fn want_tick(&mut self, at: i64, wanted: Wanted) {
+        self.carry.ticks_wanted += 1;
+        self.carry.ticks.insert((at, self.carry.ticks_wanted), wanted);
+    }
+
+    /// Sends the ticks whose time has come.
+    pub(super) fn tick(&mut self) {
+        while let Some(first) = self.carry.ticks.first_entry() {
+            if first.key().0 > self.wall_ms {
+                return;
+            }
+            match first.remove() {
+                Wanted::Destination(destination) => self.send(&destination, Command::Tick),
+                Wanted::Transactions => self.transact(Transact::Tick),
+            }
         }
     }
 
@@ -134,23 +230,43 @@ impl<'a> Turn<'a> {
         self.carry.answer_due = true;
     }
 
-    /// A message has expired and was dropped.
-    pub(super) fn count_expired(&self) {
-        self.shared.stats.expired();
+    /// Gives a connection its next credit as a producer, at once or when there is memory for it.
+    pub(super) fn credit_connection(&mut self, output: &Arc<Output>) {
+        let shared = self.shared;
+        let credit = shared.memory.credit();
+        if credit == 0 {
+            return shared.starve(Arc::clone(output));
+        }
+        let packet = PacketBuilder::new(PacketType::RESUME_FLOW)
+            .int("JMQSize", credit)
+            .long("JMQBytes", -1)
+            .long("JMQMaxMsgBytes", i64::from(shared.config.packet_bytes_max));
+        self.send_packet(output, packet);
     }
 
     /// Runs and flushes until nothing is left but what is bounded away to the next turn.
     pub(super) fn finish(mut self) {
         self.carry.answer_due = false;
+        self.tick();
         self.hand_in();
         for destination in std::mem::take(&mut self.carry.run_list) {
             let entered = destination.resume(&mut self);
             self.note(destination, entered);
         }
-        while !(self.carry.destinations.is_empty() && self.carry.outputs.is_empty()) {
+        loop {
             while let Some(destination) = self.carry.destinations.pop() {
                 let entered = destination.enter(&mut self);
                 self.note(destination, entered);
+            }
+            self.hand_in();
+            if std::mem::take(&mut self.carry.coordinate) {
+                self.shared.coordinator.enter(&mut self);
+            }
+            for output in self.shared.fed() {
+                self.credit_connection(&output);
+            }
+            if self.carry.destinations.is_empty() && self.carry.outputs.is_empty() {
+                break;
             }
             // Outputs touched while these are flushed are flushed in the next round.
             let outputs = std::mem::take(&mut self.carry.outputs);

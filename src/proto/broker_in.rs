@@ -20,10 +20,13 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use super::auth;
+use super::{
+    auth,
+    transaction::{self, TransactionRequest},
+};
 use crate::wire::{
     DecodeError, Flags, Header, MessageId, Packet, PacketBuilder, PacketType, PropertyError,
-    PropertyTable, Status,
+    PropertyTable, Status, Value,
 };
 
 /// Highest protocol level spoken.
@@ -145,6 +148,10 @@ impl DestinationMask {
     pub const TOPIC: i32 = 0x02;
     /// Lives as long as its connection.
     pub const TEMPORARY: i32 = 0x10;
+    /// Made on first use.
+    pub const AUTO_CREATED: i32 = 0x20;
+    /// For dead messages.
+    pub const DEAD: i32 = 0x1000;
 
     /// Whether it is a queue; one of the two is always set.
     pub const fn is_queue(self) -> bool {
@@ -204,12 +211,33 @@ pub struct AddConsumer {
     pub selector: Option<String>,
     /// Not what this connection sends itself.
     pub no_local: bool,
-    /// Name of a durable subscription.
-    pub durable: Option<String>,
-    /// Name of a shared subscription.
-    pub shared: Option<String>,
-    /// Whether the subscription is shared in either way.
-    pub is_shared: bool,
+    /// Which subscription it comes to.
+    pub subscription: SubscriptionWish,
+    /// How it acknowledges, if its session does not say.
+    pub ack_mode: AckMode,
+    /// The client id, where its connection has none.
+    pub client_id: Option<String>,
+}
+
+/// Which subscription a consumer wishes for. A name that is there and blank is an error of the
+/// client, which the broker answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SubscriptionWish {
+    /// One of its own.
+    Plain,
+    /// A durable one.
+    Durable {
+        /// Its name.
+        name: String,
+        /// Shared by connections with the same client id.
+        share: bool,
+        /// Shared by whoever names it.
+        jms_share: bool,
+    },
+    /// One that is shared by whoever names it, and lives with its consumers.
+    Shared(String),
+    /// One that is shared by connections with the same client id, and lives with its consumers.
+    SharedByClientId,
 }
 
 /// The wish for a client id.
@@ -230,10 +258,23 @@ pub enum AckKind {
     Consumed,
     /// Put it back for another consumer.
     Undeliverable,
-    /// Give it up.
-    Dead,
-    /// Only record how often it was delivered.
-    CountOnly,
+    /// Only record that it was delivered so often.
+    CountOnly(i32),
+    /// Only say whether it could be acknowledged.
+    Validate,
+}
+
+/// What a client says of a message it gives up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Obituary {
+    /// Its time was up; otherwise nobody could be given it.
+    pub expired: bool,
+    /// Why, for people.
+    pub comment: Option<String>,
+    /// A serialized exception.
+    pub exception: Option<Vec<u8>>,
+    /// How often the client has seen it.
+    pub deliveries: Option<i32>,
 }
 
 /// Something the broker must carry out.
@@ -249,8 +290,14 @@ pub enum Request {
     CreateDestination(String, DestinationMask),
     /// Remove a destination.
     DestroyDestination(String, DestinationMask),
-    /// Say whether a destination exists.
-    VerifyDestination(String, DestinationMask),
+    /// Say whether a destination exists, and whether it could be browsed with this selector.
+    VerifyDestination(String, DestinationMask, Option<String>),
+    /// Say which messages a queue holds that a selector takes.
+    Browse(String, DestinationMask, Option<String>),
+    /// Show a browser, whose id this is, messages; whole ids.
+    Deliver(i64, Bytes),
+    /// Something about a transaction.
+    Transaction(TransactionRequest),
     /// Register a producer.
     AddProducer {
         /// Destination's name.
@@ -272,17 +319,22 @@ pub enum Request {
         last: Option<MessageId>,
         /// The application has seen nothing.
         nothing_seen: bool,
+        /// The last message was acknowledged in the open transaction.
+        in_transaction: bool,
     },
-    /// End a durable subscription.
-    Unsubscribe(String),
+    /// End a durable subscription; the client id, where the connection has none.
+    Unsubscribe(String, Option<String>),
     /// Deliver, to one session or all.
     Start(Option<i64>),
     /// Stop delivering, to one session or all.
     Stop(Option<i64>),
-    /// Settle deliveries; whole blocks.
-    Acknowledge(Bytes, AckKind),
-    /// Take deliveries back; whole blocks, and whether the application saw them.
-    Redeliver(Bytes, bool),
+    /// Settle deliveries; whole blocks, and the transaction, or 0.
+    Acknowledge(Bytes, AckKind, i64),
+    /// Give one delivery up; its block.
+    DeclareDead(Bytes, Obituary),
+    /// Take deliveries back; whole blocks, whether the application saw them, and the transaction
+    /// that is about to be rolled back, or 0.
+    Redeliver(Bytes, bool, i64),
     /// The client has room for another batch; a new size of batches, if given.
     ResumeConnection(Option<i32>),
     /// The consumer has room for so many.
@@ -344,6 +396,11 @@ impl Inbound {
     /// What HELLO said.
     pub const fn hello(&self) -> &Hello {
         &self.hello
+    }
+
+    /// Messages the client was told it may send before it asks for more.
+    pub const fn producer_credit(&self) -> i32 {
+        self.greeting.producer_credit
     }
 
     /// A stream that is none of packets: what to say before closing.
@@ -596,11 +653,7 @@ fn request(packet: Packet) -> Result<Option<Request>, Refused> {
     Ok(Some(match header.packet_type {
         PacketType::CREATE_SESSION => {
             let mode = table.int("JMQAckMode")?.unwrap_or(0);
-            let mode = AckMode::from_wire(mode).ok_or_else(|| Refused {
-                status: Status::BAD_REQUEST,
-                reason: format!("acknowledge mode {mode} is none of 0, 1, 2, 3 and 32768"),
-            })?;
-            Request::CreateSession(mode)
+            Request::CreateSession(AckMode::from_wire(mode).ok_or_else(|| bad_ack_mode(mode))?)
         }
         PacketType::DESTROY_SESSION => Request::DestroySession(long("JMQSessionID")?),
         PacketType::CREATE_DESTINATION => {
@@ -613,7 +666,28 @@ fn request(packet: Packet) -> Result<Option<Request>, Refused> {
         }
         PacketType::VERIFY_DESTINATION => {
             let (name, kind) = destination(&table)?;
-            Request::VerifyDestination(name, kind)
+            Request::VerifyDestination(name, kind, not_blank(&table, "JMQSelector")?)
+        }
+        PacketType::BROWSE => {
+            let (name, kind) = destination(&table)?;
+            Request::Browse(name, kind, not_blank(&table, "JMQSelector")?)
+        }
+        PacketType::DELIVER => {
+            let ids = packet.body();
+            if ids.is_empty() || !ids.len().is_multiple_of(MessageId::LEN) {
+                return Err(Refused::error(format!("{} bytes are no message ids", ids.len())));
+            }
+            Request::Deliver(long("JMQConsumerID")?, ids)
+        }
+        PacketType::START_TRANSACTION
+        | PacketType::END_TRANSACTION
+        | PacketType::PREPARE_TRANSACTION
+        | PacketType::COMMIT_TRANSACTION
+        | PacketType::ROLLBACK_TRANSACTION
+        | PacketType::RECOVER_TRANSACTION
+        | PacketType::VERIFY_TRANSACTION => {
+            let read = transaction::read(&packet, &table);
+            Request::Transaction(read.map_err(|(status, reason)| Refused { status, reason })?)
         }
         PacketType::ADD_PRODUCER => {
             let (name, kind) = destination(&table)?;
@@ -627,28 +701,20 @@ fn request(packet: Packet) -> Result<Option<Request>, Refused> {
                 consumer,
                 last: last_seen(&table, packet.body_bytes())?,
                 nothing_seen: table.boolean("JMQRedeliverAll")?.unwrap_or(false),
+                in_transaction: table.boolean("JMQLastDeliveredIDInTransaction")?.unwrap_or(false),
             },
             None => Request::Unsubscribe(
                 string("JMQDurableName")?
                     .ok_or(PropertyError::Missing { name: "JMQConsumerID" })?,
+                not_blank(&table, "JMQClientID")?,
             ),
         },
         PacketType::START => Request::Start(table.long("JMQSessionID")?),
         PacketType::STOP => Request::Stop(table.long("JMQSessionID")?),
-        PacketType::ACKNOWLEDGE => {
-            if table.boolean("JMQValidate")?.unwrap_or(false) {
-                return Err(Refused {
-                    status: Status::NOT_IMPLEMENTED,
-                    reason: "checking acknowledgements is not served".into(),
-                });
-            }
-            let kind = ack_kind(&table)?;
-            in_no_transaction(&packet)?;
-            Request::Acknowledge(blocks(&packet)?, kind)
-        }
+        PacketType::ACKNOWLEDGE => acknowledge(&packet, &table)?,
         PacketType::REDELIVER => {
             let seen = table.boolean("JMQSetRedelivered")?.unwrap_or(false);
-            Request::Redeliver(blocks(&packet)?, seen)
+            Request::Redeliver(blocks(&packet)?, seen, transaction_of(&packet)?)
         }
         PacketType::RESUME_FLOW => match table.long("JMQConsumerID")? {
             Some(consumer) => Request::ResumeConsumer(consumer, table.int("JMQSize")?),
@@ -689,39 +755,71 @@ fn destination(table: &PropertyTable<'_>) -> Result<(String, DestinationMask), R
     Ok((name.into_owned(), DestinationMask(mask)))
 }
 
+/// A string that is there and says something.
+fn not_blank(table: &PropertyTable<'_>, name: &'static str) -> Result<Option<String>, Refused> {
+    let text = table.string(name)?;
+    Ok(text.filter(|text| !text.trim().is_empty()).map(|text| text.into_owned()))
+}
+
 fn add_consumer(table: &PropertyTable<'_>) -> Result<AddConsumer, Refused> {
     let (name, kind) = destination(table)?;
-    let text = |name| {
-        table
-            .string(name)
-            .map(|text| text.filter(|text| !text.trim().is_empty()).map(|text| text.into_owned()))
-    };
     let is = |name| table.boolean(name).map(|value| value.unwrap_or(false));
+    let mode = table.int("JMQAckMode")?.unwrap_or(0);
     let wish = AddConsumer {
         destination: name,
         kind,
         session: table.long("JMQSessionID")?,
         size: table.int("JMQSize")?.unwrap_or(-1),
-        selector: text("JMQSelector")?,
+        selector: not_blank(table, "JMQSelector")?,
         no_local: is("JMQNoLocal")?,
-        durable: text("JMQDurableName")?,
-        shared: text("JMQSharedSubscriptionName")?,
-        is_shared: is("JMQShare")? || is("JMQJMSShare")?,
+        subscription: subscription(table, kind)?,
+        ack_mode: AckMode::from_wire(mode).ok_or_else(|| bad_ack_mode(mode))?,
+        client_id: not_blank(table, "JMQClientID")?,
     };
-    if is("JMQShare")? && is("JMQJMSShare")? {
-        return Err(Refused::error("JMQShare and JMQJMSShare exclude each other"));
-    }
-    if kind.is_queue() && (wish.no_local || wish.durable.is_some() || wish.shared.is_some()) {
-        return Err(Refused::error("no-local and subscription names are for topics"));
-    }
-    if let Some(mode) = table.int("JMQAckMode")?.filter(|&mode| AckMode::from_wire(mode).is_none())
-    {
-        return Err(Refused {
-            status: Status::BAD_REQUEST,
-            reason: format!("acknowledge mode {mode} is none of 0, 1, 2, 3 and 32768"),
-        });
+    if kind.is_queue() && wish.no_local {
+        return Err(Refused::error("no-local is for topics"));
     }
     Ok(wish)
+}
+
+fn bad_ack_mode(mode: i32) -> Refused {
+    Refused {
+        status: Status::BAD_REQUEST,
+        reason: format!("acknowledge mode {mode} is none of 0, 1, 2, 3 and 32768"),
+    }
+}
+
+fn subscription(
+    table: &PropertyTable<'_>,
+    kind: DestinationMask,
+) -> Result<SubscriptionWish, Refused> {
+    let is = |name| table.boolean(name).map(|value| value.unwrap_or(false));
+    let (share, jms_share) = (is("JMQShare")?, is("JMQJMSShare")?);
+    if share && jms_share {
+        return Err(Refused::error("JMQShare and JMQJMSShare exclude each other"));
+    }
+    let text = |name| table.string(name).map(|text| text.map(|text| text.into_owned()));
+    let durable = text("JMQDurableName")?;
+    let shared = text("JMQSharedSubscriptionName")?;
+    if kind.is_queue() {
+        // A queue's consumers share it anyway, so the flag alone says nothing new.
+        return match durable.or(shared) {
+            None => Ok(SubscriptionWish::Plain),
+            Some(name) => Err(Refused::error(format!("a queue has no subscription {name:?}"))),
+        };
+    }
+    Ok(match (durable, shared) {
+        (Some(name), _) => SubscriptionWish::Durable { name, share, jms_share },
+        (None, Some(name)) if jms_share => SubscriptionWish::Shared(name),
+        (None, _) if share => SubscriptionWish::SharedByClientId,
+        (None, _) if jms_share => {
+            return Err(Refused {
+                status: Status::PRECONDITION_FAILED,
+                reason: "a shared subscription needs a name".into(),
+            });
+        }
+        (None, _) => SubscriptionWish::Plain,
+    })
 }
 
 fn last_seen(table: &PropertyTable<'_>, body: &[u8]) -> Result<Option<MessageId>, Refused> {
@@ -736,26 +834,44 @@ fn last_seen(table: &PropertyTable<'_>, body: &[u8]) -> Result<Option<MessageId>
     }
 }
 
-fn ack_kind(table: &PropertyTable<'_>) -> Result<AckKind, Refused> {
-    if table.boolean("JMSXDeliveryCountUpdateOnly")?.unwrap_or(false) {
-        return Ok(AckKind::CountOnly);
-    }
-    match table.int("JMQAckType")?.unwrap_or(0) {
-        0 => Ok(AckKind::Consumed),
-        1 => Ok(AckKind::Undeliverable),
-        2 => Ok(AckKind::Dead),
-        kind => Err(Refused::error(format!("JMQAckType {kind} is none of 0, 1 and 2"))),
-    }
+/// Which of the things an acknowledgement may say it says.
+fn acknowledge(packet: &Packet, table: &PropertyTable<'_>) -> Result<Request, Refused> {
+    let blocks = blocks(packet)?;
+    let is = |name| table.boolean(name).map(|value| value.unwrap_or(false));
+    let deliveries = table.int("JMSXDeliveryCount")?;
+    let kind = match table.int("JMQAckType")?.unwrap_or(0) {
+        _ if is("JMQValidate")? => AckKind::Validate,
+        _ if is("JMSXDeliveryCountUpdateOnly")? => AckKind::CountOnly(deliveries.unwrap_or(0)),
+        0 => AckKind::Consumed,
+        1 => AckKind::Undeliverable,
+        2 if blocks.len() == BLOCK_LEN => {
+            let obituary = Obituary {
+                expired: table.int("JMQDeadReason")? == Some(1),
+                comment: not_blank(table, "JMQComment")?,
+                exception: match table.value("JMQException") {
+                    Some(Value::Object(bytes)) => Some(bytes.to_vec()),
+                    _ => None,
+                },
+                deliveries,
+            };
+            return Ok(Request::DeclareDead(blocks, obituary));
+        }
+        2 => return Err(Refused::error("one message at a time is declared dead")),
+        kind => return Err(Refused::error(format!("JMQAckType {kind} is none of 0, 1 and 2"))),
+    };
+    Ok(Request::Acknowledge(blocks, kind, transaction_of(packet)?))
 }
 
-fn in_no_transaction(packet: &Packet) -> Result<(), Refused> {
+/// The transaction a packet belongs to, or 0.
+fn transaction_of(packet: &Packet) -> Result<i64, Refused> {
     let variable = packet.variable().map_err(|error| Refused::error(error.to_string()))?;
-    match variable.transaction_id.filter(|&id| id != 0) {
-        None => Ok(()),
-        Some(id) => {
-            Err(Refused { status: Status::NOT_FOUND, reason: format!("Unknown transaction {id}") })
-        }
-    }
+    Ok(variable.transaction_id.unwrap_or(0))
+}
+
+/// Consumer and message of the first block.
+pub fn first_block(blocks: &[u8]) -> Option<(i64, MessageId)> {
+    let (consumer, id) = blocks.split_first_chunk()?;
+    Some((i64::from_be_bytes(*consumer), MessageId::decode(id.first_chunk()?)))
 }
 
 fn blocks(packet: &Packet) -> Result<Bytes, Refused> {

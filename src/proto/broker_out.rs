@@ -33,6 +33,9 @@ pub trait Payload {
     /// Whether it may still be sent.
     fn is_current(&self) -> bool;
 
+    /// Whether it counts for the meter. What does not overtakes what does.
+    fn is_metered(&self) -> bool;
+
     /// Writes everything up to the properties.
     ///
     /// # Errors
@@ -48,6 +51,8 @@ pub trait Payload {
 pub struct Outbound<P> {
     meter: Meter,
     staged: VecDeque<P>,
+    /// Staged, and for no meter.
+    free: VecDeque<P>,
     /// Encoded and not sent, oldest first, then `head`.
     pieces: VecDeque<Bytes>,
     head: BytesMut,
@@ -66,6 +71,7 @@ impl<P: Payload> Outbound<P> {
         Self {
             meter,
             staged: VecDeque::new(),
+            free: VecDeque::new(),
             pieces: VecDeque::new(),
             head: BytesMut::new(),
             encoded: 0,
@@ -96,7 +102,11 @@ impl<P: Payload> Outbound<P> {
 
     /// Stages a message behind the others.
     pub fn stage(&mut self, payload: P) {
-        self.staged.push_back(payload);
+        if payload.is_metered() {
+            self.staged.push_back(payload);
+        } else {
+            self.free.push_back(payload);
+        }
     }
 
     /// Takes the staged messages that may not be sent any more.
@@ -128,18 +138,25 @@ impl<P: Payload> Outbound<P> {
     /// not encoded, goes to `refused`.
     pub fn encode_staged(&mut self, mut refused: impl FnMut(P, Option<DecodeError>)) {
         while self.pending() < TRANSMIT_BYTES && self.pieces.len() + 2 < SLICES_MAX {
-            let Some(payload) = self.staged.pop_front() else { return };
+            let Some(payload) = self.free.pop_front().or_else(|| self.staged.pop_front()) else {
+                return;
+            };
             if !payload.is_current() {
                 refused(payload, None);
                 continue;
             }
-            let Some(admitted) = self.meter.admit() else {
-                self.staged.push_front(payload);
-                return;
+            let last = if payload.is_metered() {
+                let Some(admitted) = self.meter.admit() else {
+                    self.staged.push_front(payload);
+                    return;
+                };
+                admitted.last
+            } else {
+                false
             };
-            match self.encode(&payload, admitted.last) {
+            match self.encode(&payload, last) {
                 Ok(()) => {
-                    self.answer_due |= admitted.last;
+                    self.answer_due |= last;
                     self.ends.push_back((self.encoded, payload));
                 }
                 Err(error) => refused(payload, Some(error)),
@@ -161,8 +178,9 @@ impl<P: Payload> Outbound<P> {
         Ok(())
     }
 
-    /// Drops what is encoded: there is nobody to send it to any more.
+    /// Drops what is encoded, or staged for no meter: there is nobody to send it to any more.
     pub fn drop_encoded(&mut self) {
+        self.free = VecDeque::new();
         self.pieces = VecDeque::new();
         self.head = BytesMut::new();
         self.ends = VecDeque::new();
@@ -177,7 +195,7 @@ impl<P: Payload> Outbound<P> {
 
     /// Messages staged and not encoded.
     pub fn staged(&self) -> usize {
-        self.staged.len()
+        self.staged.len() + self.free.len()
     }
 
     /// Whether the peer owes the answer to an F, which makes it worth a short spin.
@@ -242,6 +260,9 @@ mod tests {
         fn is_current(&self) -> bool {
             self.2
         }
+        fn is_metered(&self) -> bool {
+            !self.0.is_uppercase()
+        }
         fn encode_head(&self, flow_paused: bool, out: &mut BytesMut) -> Result<(), DecodeError> {
             out.extend_from_slice(if flow_paused { b"F" } else { b"-" });
             Ok(())
@@ -287,6 +308,17 @@ mod tests {
         out.resume(None);
         assert_eq!(drain(&mut out, 100, &mut done), "-cc");
         assert_eq!((done.len(), out.pending(), out.staged()), (3, 0, 0));
+    }
+
+    #[test]
+    fn what_is_for_no_meter_overtakes_what_is_for_one() {
+        let mut out = Outbound::new(Meter::new(1));
+        for name in ['a', 'b', 'B', 'C'] {
+            out.stage(Item(name, 1, true));
+        }
+        let mut done = Vec::new();
+        assert_eq!(drain(&mut out, 100, &mut done), "-B-CFa");
+        assert_eq!((done, out.staged()), (vec!['B', 'C', 'a'], 1));
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 
-use super::{DecodeError, Flags, HEADER_LEN, Header, PropertyError, PropertyTable, VariableHeader};
+use super::{
+    DecodeError, Flags, HEADER_LEN, Header, MessageId, PropertyError, PropertyTable, VariableHeader,
+};
 
 /// Packets up to this size are copied by [`Packet::unshare`].
 const UNSHARED_BYTES_MAX: usize = 64 * 1024;
@@ -49,6 +51,13 @@ impl Packet {
     #[must_use]
     pub fn without_flags(mut self, flags: Flags) -> Self {
         self.header.flags = self.header.flags.without(flags);
+        self
+    }
+
+    /// The packet with another id in its decoded header; the bytes stay, as above.
+    #[must_use]
+    pub const fn with_id(mut self, id: MessageId) -> Self {
+        self.header.id = id;
         self
     }
 

@@ -34,6 +34,8 @@ impl Status {
     pub const UNSUPPORTED_TYPE: Self = Self(415);
     /// The message is too large.
     pub const ENTITY_TOO_LARGE: Self = Self(423);
+    /// Something got in between; the client asks once more.
+    pub const RETRY: Self = Self(449);
     /// The request is malformed, or failed inside.
     pub const ERROR: Self = Self(500);
     /// The request's type is not known here.
@@ -66,6 +68,7 @@ impl std::fmt::Display for Status {
             Self::RESOURCE_FULL => "resource full",
             Self::UNSUPPORTED_TYPE => "unsupported type",
             Self::ENTITY_TOO_LARGE => "too large",
+            Self::RETRY => "ask once more",
             Self::ERROR => "error",
             Self::NOT_IMPLEMENTED => "not implemented",
             Self::UNAVAILABLE => "unavailable",

@@ -27,6 +27,7 @@ pub struct Raw {
     decoder: Decoder,
     inbox: VecDeque<Packet>,
     next_id: i64,
+    port: i32,
     sequence: i32,
     /// The broker's last challenge, for whoever plays a login by hand.
     pub nonce: String,
@@ -45,13 +46,14 @@ impl Raw {
     pub fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("the broker listens");
         stream.set_nodelay(true).unwrap();
-        let sequence = i32::from(stream.local_addr().unwrap().port());
+        let port = i32::from(stream.local_addr().unwrap().port());
         Self {
             stream,
             decoder: Decoder::new(1 << 30),
             inbox: VecDeque::new(),
             next_id: 0,
-            sequence,
+            port,
+            sequence: 0,
             nonce: String::new(),
         }
     }
@@ -115,7 +117,8 @@ impl Raw {
 
     pub fn stamp(&mut self, builder: PacketBuilder) -> Packet {
         self.sequence += 1;
-        let id = MessageId { timestamp: 1, address: [7; 16], port: 9, sequence: self.sequence };
+        let id =
+            MessageId { timestamp: 1, address: [7; 16], port: self.port, sequence: self.sequence };
         builder.id(id).finish()
     }
 
@@ -210,6 +213,12 @@ impl Raw {
         }
     }
 
+    /// A packet like this if it is here within some milliseconds.
+    pub fn look(&mut self, wanted: impl Fn(&Packet) -> bool) -> Option<Packet> {
+        self.read_within(Duration::from_millis(5));
+        self.inbox.iter().position(wanted).and_then(|at| self.inbox.remove(at))
+    }
+
     /// Reads to the end of the stream; everything that came.
     pub fn until_end(&mut self) -> Vec<Packet> {
         let until = Instant::now() + DEADLINE;
@@ -220,11 +229,17 @@ impl Raw {
     }
 
     fn read(&mut self) -> bool {
+        self.read_within(DEADLINE).expect("the broker neither answers nor closes")
+    }
+
+    /// Reads once; `None` if nothing came in time, `false` at the end of the stream.
+    fn read_within(&mut self, time: Duration) -> Option<bool> {
         let mut buffer = [0; 65536];
-        self.stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        self.stream.set_read_timeout(Some(time)).unwrap();
         let count = match self.stream.read(&mut buffer) {
             Ok(count) => count,
             Err(error) if error.kind() == ErrorKind::ConnectionReset => 0,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
             Err(error) => panic!("{error}: the broker neither answers nor closes"),
         };
         self.decoder.feed(Bytes::copy_from_slice(&buffer[..count]));
@@ -234,7 +249,7 @@ impl Raw {
                 Frame::Oversized(header) => panic!("{header:?}"),
             }
         }
-        count > 0
+        Some(count > 0)
     }
 }
 

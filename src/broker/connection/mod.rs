@@ -9,14 +9,20 @@ mod producing;
 mod sessions;
 mod settling;
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque},
+    time::Duration,
+};
 
 use bytes::Bytes;
 
 use crate::{
     flow::Meter,
-    proto::broker_in::{AckMode, Goodbye, Greeting, Inbound, ReplyTo, Request, Step},
-    sync::Arc,
+    proto::{
+        broker_in::{AckMode, Goodbye, Greeting, Inbound, ReplyTo, Request, Step},
+        transaction::TransactionRequest,
+    },
+    sync::{Arc, Plain},
     wire::{
         Decoder, Flags, Frame, PacketBuilder, PacketType, Status,
         limits::PACKET_BEFORE_LOGIN_BYTES_MAX,
@@ -24,9 +30,10 @@ use crate::{
 };
 
 use super::{
-    command::{Command, Leave},
+    command::{Command, Leave, Rare, Reply},
     connections::{ConnectionInfo, Profile},
     consumer::{Consumer, SessionState},
+    coordinator::{Answer, Transact},
     destination::Destination,
     limits::{PER_CONNECTION_MAX, UNIQUE_IDS_MAX},
     output::Output,
@@ -34,8 +41,10 @@ use super::{
     turn::Turn,
 };
 
-/// Messages a connection may send before it marks one with F and asks for more.
-pub(super) const CONNECTION_CREDIT: i32 = 5000;
+use self::{
+    destinations::Named,
+    producing::{Producer, remove_producer},
+};
 
 /// Time between the tries of a client to come back, if it says nothing about it.
 const RECONNECT_INTERVAL: Duration = Duration::from_secs(10);
@@ -75,12 +84,17 @@ pub(super) struct Connection {
     /// Consumers by id, with their session's. Closed ones stay while messages of theirs may still
     /// be settled.
     consumers: HashMap<i64, (i64, Arc<Consumer>)>,
-    /// Producers by id, with their session's.
-    producers: HashMap<i64, (Option<i64>, Arc<Destination>)>,
+    /// Producers by id.
+    producers: HashMap<i64, Producer>,
+    /// Browsers by id, the newest first, and the queues they look into.
+    browsers: VecDeque<(i64, Arc<Destination>)>,
+    /// Whether anything was ever done in a transaction.
+    transacts: bool,
     temporary: Vec<Arc<Destination>>,
     /// Who logged in; nobody before that.
     user: String,
-    client_id: Option<String>,
+    client_id: Option<Plain<str>>,
+    said_goodbye: bool,
     /// Where the last message went.
     last: Option<Arc<Destination>>,
     steps: Vec<Step>,
@@ -102,9 +116,12 @@ impl Connection {
             sessions: HashMap::new(),
             consumers: HashMap::new(),
             producers: HashMap::new(),
+            browsers: VecDeque::new(),
+            transacts: false,
             temporary: Vec::new(),
             user: String::new(),
             client_id: None,
+            said_goodbye: false,
             last: None,
             steps: Vec::new(),
             held: None,
@@ -208,6 +225,9 @@ impl Connection {
             Step::LoggedIn(user) => {
                 tracing::debug!(connection = self.id, %user, "logged in");
                 self.decoder.set_limit(turn.shared.config.packet_bytes_max);
+                if self.inbound.producer_credit() == 0 {
+                    turn.credit_connection(&self.output);
+                }
                 let hello = self.inbound.hello();
                 self.output.set_meter(Meter::from_wire(hello.metering));
                 let user_agent = hello.user_agent.clone();
@@ -231,6 +251,7 @@ impl Connection {
                 return Fate::Closing;
             }
             Step::Carry(to, Request::Goodbye) => {
+                self.said_goodbye = true;
                 if to.wanted {
                     turn.send_packet(&self.output, to.with(Status::OK));
                 }
@@ -276,9 +297,22 @@ impl Connection {
             self.output.leave(consumer, Leave::Ended, None);
         }
         turn.touch_output(&self.output);
+        for (id, gone) in self.producers.drain() {
+            remove_producer(id, &gone, turn);
+        }
+        if self.transacts {
+            turn.transact(Transact::ConnectionEnded { connection: self.id });
+        }
+        let grace = self.may_come_back().filter(|_| !self.said_goodbye);
+        let grace = grace.map(|interval| interval * turn.shared.config.reconnect_grace);
         for destination in self.temporary.drain(..) {
-            turn.shared.registry.remove(destination.kind, &destination.name);
-            turn.send(&destination, Command::Destroy);
+            turn.send(
+                &destination,
+                match grace {
+                    None => Command::Destroy,
+                    Some(grace) => orphan(&destination, grace, turn.wall_ms),
+                },
+            );
         }
         if let Some(id) = self.client_id.take() {
             turn.shared.client_ids.release(&id, self.id);
@@ -296,8 +330,15 @@ impl Connection {
     ) -> Result<(), Refusal> {
         let ok = match request {
             Request::Message(packet) => return self.message(to, packet, turn),
-            Request::Acknowledge(blocks, kind) => return self.acknowledge(to, &blocks, kind, turn),
-            Request::Redeliver(blocks, seen) => return self.redeliver(&blocks, seen, turn),
+            Request::Acknowledge(blocks, kind, transaction) => {
+                return self.acknowledge(to, &blocks, kind, transaction, turn);
+            }
+            Request::DeclareDead(block, obituary) => {
+                return self.declare_dead(to, block, obituary, turn);
+            }
+            Request::Redeliver(blocks, seen, transaction) => {
+                return self.redeliver(&blocks, seen, transaction, turn);
+            }
             Request::ResumeConnection(size) => {
                 self.output.resume(size);
                 turn.touch_output(&self.output);
@@ -311,40 +352,44 @@ impl Connection {
                 self.start(session, turn);
                 return Ok(());
             }
-            Request::DeleteConsumer { consumer, last, nothing_seen } => {
-                return self.delete_consumer(to, consumer, last, nothing_seen, turn);
+            Request::DeleteConsumer { consumer, last, nothing_seen, in_transaction } => {
+                let how = consuming::leave(last, nothing_seen, in_transaction);
+                return self.delete_consumer(to, consumer, how, turn);
             }
             Request::FlowPaused => {
-                turn.send_packet(&self.output, connection_credit(turn.shared));
+                turn.credit_connection(&self.output);
                 return Ok(());
             }
             Request::Pong | Request::Goodbye => return Ok(()),
             Request::CreateSession(mode) => self.create_session(to, mode, turn)?,
             Request::DestroySession(id) => self.destroy_session(to, id, turn)?,
             Request::CreateDestination(name, mask) => {
-                self.create_destination(to, &name, mask, turn.shared)?
+                self.create_destination(to, &name, mask, turn)?
             }
             Request::DestroyDestination(name, mask) => {
                 self.destroy_destination(&name, mask, turn);
                 to.with(Status::OK)
             }
-            Request::VerifyDestination(name, mask) => {
-                destinations::verify_destination(to, &name, mask, turn.shared)
+            Request::VerifyDestination(name, mask, selector) => {
+                let selector = selector.as_deref();
+                destinations::verify_destination(to, &name, mask, selector, turn.shared)?
             }
+            Request::Browse(name, mask, selector) => {
+                return self.browse(to, &name, mask, selector.as_deref(), turn);
+            }
+            Request::Deliver(browser, ids) => return self.deliver(to, browser, &ids, turn),
             Request::AddProducer { destination, kind, session } => {
-                self.add_producer(to, &destination, kind, session, turn)?
+                return self.add_producer(to, &destination, kind, session, turn);
             }
-            Request::DeleteProducer(id) => match self.producers.remove(&id) {
-                Some(_) => to.with(Status::OK),
-                None => return Err((Status::ERROR, format!("there is no producer {id}"))),
-            },
+            Request::DeleteProducer(id) => {
+                self.delete_producer(id, turn)?;
+                to.with(Status::OK)
+            }
             Request::AddConsumer(wish) => return self.add_consumer(to, &wish, turn),
-            Request::Unsubscribe(name) => {
-                return Err((
-                    Status::NOT_FOUND,
-                    format!("there is no durable subscription {name}"),
-                ));
+            Request::Unsubscribe(name, client_id) => {
+                return self.unsubscribe(to, &name, client_id.as_deref(), turn);
             }
+            Request::Transaction(request) => return self.transaction(to, request, turn),
             Request::Stop(session) => {
                 self.stop(session, turn);
                 to.with(Status::OK)
@@ -358,6 +403,42 @@ impl Connection {
         }
         Ok(())
     }
+
+    /// Leaves a request about a transaction with the coordinator, which answers it.
+    fn transaction(
+        &mut self,
+        to: &ReplyTo,
+        request: TransactionRequest,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), Refusal> {
+        self.transacts = true;
+        if let TransactionRequest::Start(start) = &request {
+            let session = start.session.filter(|session| !self.sessions.contains_key(session));
+            if let Some(session) = session {
+                return Err((Status::ERROR, format!("there is no session {session}")));
+            }
+            if let Some(lifetime) = start.lifetime_ms {
+                turn.wake_transactions_at(turn.wall_ms.saturating_add_unsigned(lifetime));
+            }
+        }
+        turn.transact(Transact::Request {
+            connection: self.id,
+            user: Some(Plain::from(self.user.as_str())),
+            request,
+            reply: Answer::Client(Reply { output: Arc::clone(&self.output), to: *to }),
+        });
+        Ok(())
+    }
+}
+
+/// Has a temporary destination wait for its client to come back.
+fn orphan(destination: &Destination, grace: Duration, wall_ms: i64) -> Command {
+    let until = wall_ms.saturating_add(i64::try_from(grace.as_millis()).unwrap_or(i64::MAX));
+    destination.orphan();
+    Rare::command(move |at, state, turn| {
+        state.orphan_until = Some(until);
+        turn.wake_at(at, until);
+    })
 }
 
 pub(super) fn room(count: usize, what: &str) -> Result<(), Refusal> {
@@ -375,12 +456,4 @@ fn generate_ids(to: &ReplyTo, count: i32, turn: &Turn<'_>) -> Result<PacketBuild
     let body: Vec<u8> = (0..count).flat_map(|_| turn.next_id().to_be_bytes()).collect();
     let reply = to.with(Status::OK);
     Ok(if count > 0 { reply.int("JMQQuantity", count).body(body) } else { reply })
-}
-
-/// The next batch for all producers of a connection.
-pub(super) fn connection_credit(shared: &Shared) -> PacketBuilder {
-    PacketBuilder::new(PacketType::RESUME_FLOW)
-        .int("JMQSize", CONNECTION_CREDIT)
-        .long("JMQBytes", -1)
-        .long("JMQMaxMsgBytes", i64::from(shared.config.packet_bytes_max))
 }

@@ -3,18 +3,41 @@
 use crate::{
     proto::broker_in::{DestinationMask, ReplyTo},
     sync::Arc,
-    wire::{Flags, Packet, PacketBuilder, Status},
+    wire::{Flags, Packet, Status},
 };
 
 use super::{
     super::{
         command::{Command, Reply},
-        destination::{Kind, STORED_CLEAR},
+        coordinator::{Answer, Handle, Transact},
+        destination::{Destination, Kind, STORED_CLEAR},
         stored::Stored,
         turn::Turn,
+        wildcard::Pattern,
     },
-    Connection, Refusal, connection_credit, room,
+    Connection, Named, Refusal, room,
 };
+
+/// Credit of a producer that nothing meters.
+const UNLIMITED: i32 = -1;
+
+/// What a message says of its way besides where it goes.
+#[derive(Debug, Clone, Copy)]
+struct Way {
+    /// The transaction it is sent in, or 0.
+    transaction: i64,
+    /// The producer that used up its credit with it.
+    used_up: Option<i64>,
+}
+
+/// A producer of a connection.
+#[derive(Debug)]
+pub(super) struct Producer {
+    /// The session it ends with, if it has one.
+    pub session: Option<i64>,
+    /// Where it is registered; nowhere if it sends to a pattern.
+    pub destination: Option<Arc<Destination>>,
+}
 
 impl Connection {
     pub(super) fn add_producer(
@@ -23,23 +46,47 @@ impl Connection {
         name: &str,
         mask: DestinationMask,
         session: Option<i64>,
-        turn: &Turn<'_>,
-    ) -> Result<PacketBuilder, Refusal> {
+        turn: &mut Turn<'_>,
+    ) -> Result<(), Refusal> {
         room(self.producers.len(), "producers")?;
         if let Some(session) = session.filter(|session| !self.sessions.contains_key(session)) {
             return Err((Status::ERROR, format!("there is no session {session}")));
         }
-        let destination = self.destination(name, mask, turn.shared)?;
         let id = turn.next_id();
-        let (batch, _) = destination.limits.producer_credit();
-        let reply = to
-            .with(Status::OK)
-            .long("JMQProducerID", id)
-            .string("JMQDestinationID", &destination.uid())
-            .long("JMQBytes", -1)
-            .int("JMQSize", batch);
-        self.producers.insert(id, (session, destination));
-        Ok(reply)
+        let destination = match self.named(name, mask, turn)? {
+            Named::One(destination) => destination,
+            Named::Many(pattern) => {
+                let reply = to
+                    .with(Status::OK)
+                    .long("JMQProducerID", id)
+                    .string("JMQDestinationID", &format!("T:{}", pattern.text()))
+                    .long("JMQBytes", i64::from(UNLIMITED))
+                    .int("JMQSize", UNLIMITED);
+                if to.wanted {
+                    turn.send_packet(&self.output, reply);
+                }
+                self.producers.insert(id, Producer { session, destination: None });
+                turn.shared.memory.add_producers(1);
+                return Ok(());
+            }
+        };
+        if !destination.count_producer() {
+            let most = destination.attributes().producers_max;
+            return Err((Status::NOT_ALLOWED, format!("{name} has {most} producers, its most")));
+        }
+        turn.shared.memory.add_producers(1);
+        let output = Arc::clone(&self.output);
+        let reply = to.wanted.then_some(*to);
+        turn.send(&destination, Command::AddProducer { id, output, reply });
+        self.producers.insert(id, Producer { session, destination: Some(destination) });
+        Ok(())
+    }
+
+    pub(super) fn delete_producer(&mut self, id: i64, turn: &mut Turn<'_>) -> Result<(), Refusal> {
+        let gone = self.producers.remove(&id);
+        let gone = gone.ok_or_else(|| (Status::ERROR, format!("there is no producer {id}")))?;
+        remove_producer(id, &gone, turn);
+        Ok(())
     }
 
     pub(super) fn message(
@@ -51,35 +98,117 @@ impl Connection {
         let flags = packet.header().flags;
         let kind = if flags.contains(Flags::QUEUE) { Kind::Queue } else { Kind::Topic };
         let variable = packet.variable().map_err(|error| (Status::ERROR, error.to_string()))?;
-        if let Some(id) = variable.transaction_id.filter(|&id| id != 0) {
-            return Err((Status::ERROR, format!("Unknown transaction {id}")));
-        }
         let name =
             variable.destination.ok_or_else(|| (Status::ERROR, "no destination".to_owned()))?;
-        let destination = match &self.last {
-            Some(last) if last.kind == kind && last.name.as_bytes() == name => Arc::clone(last),
-            _ => {
+        let way = Way {
+            transaction: variable.transaction_id.unwrap_or(0),
+            used_up: variable.producer_id.filter(|_| flags.contains(Flags::CONSUMER_FLOW)),
+        };
+        let due = variable.delivery_time.unwrap_or(0);
+        let known = match &self.last {
+            Some(last) if last.kind == kind && *last.name.as_bytes() == *name => {
+                Some(Arc::clone(last)).filter(|last| !last.is_destroyed())
+            }
+            _ => None,
+        };
+        let destination = match known {
+            Some(known) => Named::One(known),
+            None => {
                 let name = variable.destination_text().unwrap_or_default();
-                let found = turn
-                    .shared
-                    .registry
-                    .find(kind, &name)
-                    .ok_or_else(|| (Status::ERROR, format!("Unknown Destination:{name}")))?;
-                self.last = Some(Arc::clone(&found));
-                found
+                self.existing(kind, &name, turn)?
             }
         };
         if flags.contains(Flags::FLOW_PAUSED) {
-            turn.send_packet(&self.output, connection_credit(turn.shared));
+            turn.credit_connection(&self.output);
         }
-        let credit = variable
-            .producer_id
-            .filter(|_| flags.contains(Flags::CONSUMER_FLOW))
-            .map(|producer| (Arc::clone(&self.output), producer));
-        let reply = to.wanted.then(|| Reply { output: Arc::clone(&self.output), to: *to });
-        let message = Stored { packet: packet.without_flags(STORED_CLEAR), connection_id: self.id };
-        let message = Arc::new(message);
-        turn.send(&destination, Command::Produce { message, reply, credit });
+        let mut message = Stored::new(packet.without_flags(STORED_CLEAR), self.id);
+        message.client_id.clone_from(&self.client_id);
+        message.due = due;
+        match destination {
+            Named::One(destination) => {
+                if kind == Kind::Topic {
+                    message.topic = Some(Arc::clone(&destination));
+                }
+                let reply = to.wanted.then(|| self.reply(to));
+                self.send_one(&destination, message, reply, way, turn)
+            }
+            Named::Many(pattern) => self.send_many(to, &pattern, &message, way, turn),
+        }
+    }
+
+    fn reply(&self, to: &ReplyTo) -> Reply {
+        Reply { output: Arc::clone(&self.output), to: *to }
+    }
+
+    fn send_one(
+        &mut self,
+        destination: &Arc<Destination>,
+        message: Stored,
+        reply: Option<Reply>,
+        way: Way,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), Refusal> {
+        let Way { transaction, used_up } = way;
+        if transaction == 0 {
+            let message = Arc::new(message);
+            let command = Command::Produce { message, reply, used_up, reserved: false };
+            turn.send(destination, command);
+            return Ok(());
+        }
+        self.transacts = true;
+        if let Some(producer) = used_up {
+            turn.send(destination, Command::UsedUp(producer));
+        }
+        let room = turn.shared.has_room_for(message.bytes());
+        if let Err(refusal) = room.and_then(|()| destination.reserve(&message)) {
+            if reply.is_none() {
+                // Carried out without it, the transaction would be half of what was meant.
+                turn.transact(Transact::Refused { id: transaction, connection: self.id });
+            }
+            return Err(refusal);
+        }
+        turn.transact(Transact::Produce {
+            id: transaction,
+            connection: self.id,
+            destination: Handle(Arc::clone(destination)),
+            message: Arc::new(message),
+            reply: reply.map(Answer::Client),
+        });
         Ok(())
+    }
+
+    /// Sends to every topic that fits a pattern. The first copy keeps the message's id.
+    fn send_many(
+        &mut self,
+        to: &ReplyTo,
+        pattern: &Pattern,
+        message: &Stored,
+        way: Way,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), Refusal> {
+        let fits = |one: &Arc<Destination>| one.is_public_topic() && pattern.matches(&one.name);
+        let topics = turn.shared.registry.all().into_iter().filter(fits);
+        let way = Way { used_up: None, ..way };
+        for (at, topic) in topics.enumerate() {
+            let packet = message.packet.clone();
+            let packet = if at == 0 { packet } else { packet.with_id(turn.stamp()) };
+            let mut copy = Stored::new(packet, self.id);
+            copy.client_id.clone_from(&message.client_id);
+            copy.due = message.due;
+            copy.topic = Some(Arc::clone(&topic));
+            self.send_one(&topic, copy, None, way, turn)?;
+        }
+        if to.wanted {
+            turn.send_packet(&self.output, to.with(Status::OK));
+        }
+        Ok(())
+    }
+}
+
+/// A producer leaves its destination.
+pub(super) fn remove_producer(id: i64, gone: &Producer, turn: &mut Turn<'_>) {
+    turn.shared.memory.add_producers(-1);
+    if let Some(destination) = &gone.destination {
+        turn.send(destination, Command::RemoveProducer(id));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     proto::broker_in::{AckMode, ClientIdWish, ReplyTo},
-    sync::Arc,
+    sync::{Arc, Plain},
     wire::{PacketBuilder, Status},
 };
 
@@ -11,9 +11,12 @@ use super::{
         command::{Command, Leave},
         connections::Profile,
         consumer::{Consumer, SessionState},
+        coordinator::Transact,
         turn::Turn,
     },
-    Connection, Refusal, Session, room,
+    Connection, Refusal, Session,
+    producing::remove_producer,
+    room,
 };
 
 impl Connection {
@@ -44,7 +47,12 @@ impl Connection {
         if self.sessions.remove(&id).is_none() {
             return Err((Status::ERROR, format!("there is no session {id}")));
         }
-        self.producers.retain(|_, (session, _)| *session != Some(id));
+        for (producer, gone) in self.producers.extract_if(|_, one| one.session == Some(id)) {
+            remove_producer(producer, &gone, turn);
+        }
+        if self.transacts {
+            turn.transact(Transact::SessionEnded { connection: self.id, session: id });
+        }
         let gone: Vec<Arc<Consumer>> = self
             .consumers
             .extract_if(|_, (session, _)| *session == id)
@@ -113,10 +121,14 @@ impl Connection {
     ) -> Result<PacketBuilder, Refusal> {
         let ids = &turn.shared.client_ids;
         let new = wish.map(|wish| ids.take(wish, &self.user, self.id)).transpose()?;
+        let new = new.map(Plain::from);
         if let Some(old) = self.client_id.take().filter(|old| Some(old) != new.as_ref()) {
             ids.release(&old, self.id);
         }
-        let profile = Profile { client_id: new.clone(), ..(*self.info.profile()).clone() };
+        let profile = Profile {
+            client_id: new.as_deref().map(str::to_owned),
+            ..(*self.info.profile()).clone()
+        };
         self.info.set_profile(profile);
         self.client_id = new;
         Ok(to.with(Status::OK))

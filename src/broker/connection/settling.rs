@@ -3,14 +3,16 @@
 use bytes::Bytes;
 
 use crate::{
-    proto::broker_in::{AckKind, BLOCK_LEN, ReplyTo},
+    proto::broker_in::{AckKind, BLOCK_LEN, Obituary, ReplyTo},
     sync::Arc,
     wire::Status,
 };
 
 use super::{
     super::{
-        command::{AckReply, Command, Joint, Reply},
+        burial,
+        command::{AckReply, Command, Reply},
+        coordinator::{Answer, Handle, Transact},
         destination::Destination,
         turn::Turn,
     },
@@ -20,41 +22,68 @@ use super::{
 impl Connection {
     /// Splits the blocks into runs of one destination each.
     pub(super) fn acknowledge(
-        &self,
+        &mut self,
         to: &ReplyTo,
         blocks: &Bytes,
         kind: AckKind,
+        transaction: i64,
         turn: &mut Turn<'_>,
     ) -> Result<(), Refusal> {
+        self.transacts |= transaction != 0;
         let runs = self.runs(blocks);
-        if let Some(unknown) = runs
-            .iter()
-            .find_map(|(destination, run)| destination.is_none().then(|| first_consumer(run)))
-        {
-            // Settle what can be settled all the same: an ack must not be lost to its neighbour.
-            for (destination, run) in runs {
-                if let Some(destination) = destination {
-                    let blocks = run;
-                    turn.send(
-                        destination,
-                        Command::Acknowledge { blocks, kind, reply: AckReply::None },
-                    );
-                }
-            }
-            return Err((Status::NOT_FOUND, format!("there is no consumer {unknown}")));
-        }
+        let parts = runs.len();
         let reply = Reply { output: Arc::clone(&self.output), to: *to };
-        let reply = match (to.wanted, runs.len()) {
-            (false, _) => AckReply::None,
-            (true, 1) => AckReply::Direct(reply),
-            (true, parts) => AckReply::Joint(Arc::new(Joint::new(parts, reply))),
+        let ack_reply = if transaction != 0 {
+            let known = runs.iter().filter_map(|(at, _)| at.map(|at| Handle(Arc::clone(at))));
+            turn.transact(Transact::Expect {
+                id: transaction,
+                connection: self.id,
+                parts: known.collect(),
+                messages: blocks.len() / BLOCK_LEN,
+                reply: to.wanted.then_some(Answer::Client(reply)),
+            });
+            AckReply::to_transaction(parts, transaction)
+        } else if to.wanted {
+            AckReply::to_client(parts, reply)
+        } else {
+            AckReply::None
         };
         for (destination, blocks) in runs {
-            if let Some(destination) = destination {
-                let reply = reply.clone();
-                turn.send(destination, Command::Acknowledge { blocks, kind, reply });
+            let reply = ack_reply.clone();
+            match destination {
+                Some(destination) => {
+                    turn.send(
+                        destination,
+                        Command::Acknowledge { blocks, kind, reply, transaction },
+                    );
+                }
+                // What can be settled is settled all the same: an acknowledgement must not be lost
+                // to its neighbour.
+                None => reply.done(Status::NOT_FOUND, turn),
             }
         }
+        Ok(())
+    }
+
+    /// Gives one delivery up.
+    pub(super) fn declare_dead(
+        &self,
+        to: &ReplyTo,
+        block: Bytes,
+        obituary: Obituary,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), Refusal> {
+        let consumer = first_consumer(&block);
+        let known = self.consumers.get(&consumer);
+        let (_, known) =
+            known.ok_or_else(|| (Status::NOT_FOUND, format!("there is no consumer {consumer}")))?;
+        let reply = if to.wanted {
+            AckReply::to_client(1, Reply { output: Arc::clone(&self.output), to: *to })
+        } else {
+            AckReply::None
+        };
+        let destination = Arc::clone(&known.destination);
+        turn.send(&destination, burial::declare_dead(block, obituary, reply));
         Ok(())
     }
 
@@ -62,11 +91,12 @@ impl Connection {
         &self,
         blocks: &Bytes,
         seen: bool,
+        transaction: i64,
         turn: &mut Turn<'_>,
     ) -> Result<(), Refusal> {
         for (destination, blocks) in self.runs(blocks) {
             if let Some(destination) = destination {
-                turn.send(destination, Command::Redeliver { blocks, seen });
+                turn.send(destination, Command::Redeliver { blocks, seen, transaction });
             }
         }
         Ok(())

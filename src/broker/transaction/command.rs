@@ -51,7 +51,7 @@ pub(in crate::broker) enum TxCommand<D, M, R> {
         connection: i64,
     },
     /// An acknowledgement in a transaction was handed to these destinations, before this command.
-    /// [`Consumed`](Self::Consumed) follows exactly once.
+    /// [`Consumed`](Self::Consumed) follows exactly once, or has come already.
     Expect {
         /// The transaction named by the acknowledgement.
         id: i64,

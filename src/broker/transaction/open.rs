@@ -7,7 +7,10 @@ use bytes::Bytes;
 use crate::{
     proto::transaction::{Start, TransactionRequest},
     sync::Plain,
-    wire::java::{JavaValue, encode_hashtable},
+    wire::{
+        Status,
+        java::{JavaValue, encode_hashtable},
+    },
 };
 
 use super::{
@@ -69,6 +72,9 @@ pub(super) struct Open<D, M, R> {
     /// Messages acknowledged in it.
     pub(super) acknowledgements: usize,
     pub(super) expected: VecDeque<Expected<R>>,
+    /// Acknowledgements that were carried out before they were expected: their destinations were
+    /// entered by another thread at once.
+    pub(super) early: VecDeque<Status>,
     /// How many of `expected` belong to it.
     pub(super) unsettled: usize,
     pub(super) waiting: VecDeque<Waiting<R>>,
@@ -90,6 +96,7 @@ impl<D: Clone + PartialEq, M, R> Open<D, M, R> {
             parts: Vec::new(),
             acknowledgements: 0,
             expected: VecDeque::new(),
+            early: VecDeque::new(),
             unsettled: 0,
             waiting: VecDeque::new(),
         }

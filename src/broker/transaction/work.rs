@@ -80,13 +80,15 @@ impl<D: Clone + PartialEq, M, R> Table<D, M, R> {
                         }
                     }
                     open.unsettled += 1;
-                    return open.expected.push_back(Expected::Counted(reply));
+                    open.expected.push_back(Expected::Counted(reply));
+                    return self.catch_up(id, cx);
                 };
                 open.let_go(id, parts, cx.out);
                 open.expected.push_back(Expected::Refused);
                 if is_its {
                     open.spoil();
                 }
+                self.catch_up(id, cx);
                 refused
             }
         };
@@ -98,7 +100,11 @@ impl<D: Clone + PartialEq, M, R> Table<D, M, R> {
     pub(super) fn consumed(&mut self, id: i64, status: Status, cx: &mut Context<'_, D, M, R>) {
         // What was refused may be carried out after its transaction has ended.
         let Some(open) = self.open.get_mut(&id) else { return };
-        let Some(Expected::Counted(reply)) = open.expected.pop_front() else { return };
+        let reply = match open.expected.pop_front() {
+            Some(Expected::Counted(reply)) => reply,
+            Some(Expected::Refused) => return,
+            None => return open.early.push_back(status),
+        };
         open.unsettled -= 1;
         if !status.is_ok() {
             open.fail();
@@ -112,6 +118,13 @@ impl<D: Clone + PartialEq, M, R> Table<D, M, R> {
         while let Some(open) = self.open.get_mut(&id).filter(|open| open.unsettled == 0) {
             let Some(waiting) = open.waiting.pop_front() else { return };
             self.carry(id, waiting, cx);
+        }
+    }
+
+    /// Takes what was carried out before it was expected.
+    fn catch_up(&mut self, id: i64, cx: &mut Context<'_, D, M, R>) {
+        if let Some(status) = self.open.get_mut(&id).and_then(|open| open.early.pop_front()) {
+            self.consumed(id, status, cx);
         }
     }
 }

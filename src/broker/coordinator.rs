@@ -1,0 +1,140 @@
+//! Where the broker's transactions meet its destinations.
+//!
+//! All transactions are one table behind one gate: whoever has something for it leaves that in the
+//! inbox and enters, and carries out what comes of it on its own thread.
+//!
+//! # Invariants
+//! - What a commit puts in is left with its destinations before the reply is left with its output.
+
+use crate::sync::{Arc, Gate, Inbox};
+
+use super::{
+    command::{Command, Reply},
+    destination::Destination,
+    stored::Stored,
+    transaction::{Effect, Limits, Listed, Table, TxCommand, TxReply},
+    turn::Turn,
+};
+
+/// A destination, equal to itself.
+#[derive(Debug, Clone)]
+pub(super) struct Handle(pub Arc<Destination>);
+
+impl PartialEq for Handle {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// Who hears of a transaction.
+pub(super) enum Answer {
+    /// A client.
+    Client(Reply),
+    /// Whoever asked within the broker.
+    Asked(Box<Asked>),
+}
+
+type Asked = dyn FnOnce(Told, &mut Turn<'_>) + Send + Sync;
+
+/// What somebody within the broker hears.
+#[derive(Debug)]
+pub(super) enum Told {
+    /// What became of one transaction.
+    Outcome(TxReply),
+    /// All there are.
+    List(Vec<Listed>),
+}
+
+impl std::fmt::Debug for Answer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Client(_) => "Client",
+            Self::Asked(_) => "Asked",
+        })
+    }
+}
+
+/// What the coordinator is told.
+pub(super) type Transact = TxCommand<Handle, Arc<Stored>, Answer>;
+
+type Done = Effect<Handle, Arc<Stored>, Answer>;
+
+/// The transactions of a broker.
+#[derive(Debug)]
+pub(super) struct Coordinator {
+    inbox: Inbox<Vec<Transact>>,
+    gate: Gate<Table<Handle, Arc<Stored>, Answer>>,
+}
+
+impl Coordinator {
+    /// No transactions yet.
+    pub(super) fn new(limits: Limits) -> Self {
+        Self { inbox: Inbox::new(), gate: Gate::new(Table::new(limits)) }
+    }
+
+    /// Leaves work. The caller enters afterwards.
+    pub(super) fn push(&self, commands: Vec<Transact>) {
+        self.inbox.push(commands);
+    }
+
+    /// Carries out what lies in the inbox, or lets whoever is inside do so.
+    pub(super) fn enter(&self, turn: &mut Turn<'_>) {
+        let _entered = self.gate.enter(|table| {
+            let mut effects = Vec::new();
+            while let Some(commands) = self.inbox.pop() {
+                for command in commands {
+                    let shared = turn.shared;
+                    let mut new_id = || shared.ids.next_id();
+                    table.handle(command, turn.wall_ms, &mut new_id, &mut effects);
+                    carry_out(&mut effects, turn);
+                }
+            }
+            true
+        });
+    }
+}
+
+fn carry_out(effects: &mut Vec<Done>, turn: &mut Turn<'_>) {
+    let mut bursts: Vec<(Arc<Destination>, Vec<Command>)> = Vec::new();
+    let mut add = |to: Handle, command: Command, turn: &mut Turn<'_>| match bursts.last_mut() {
+        Some((last, commands)) if Arc::ptr_eq(last, &to.0) => commands.push(command),
+        _ => {
+            for (to, commands) in bursts.drain(..) {
+                turn.send_all_now(&to, commands);
+            }
+            bursts.push((to.0, vec![command]));
+        }
+    };
+    let mut replies = Vec::new();
+    for effect in effects.drain(..) {
+        match effect {
+            Effect::Reply { to, reply } => replies.push((to, Told::Outcome(reply))),
+            Effect::List { to, transactions } => replies.push((to, Told::List(transactions))),
+            Effect::Produce { destination, message } => {
+                let command =
+                    Command::Produce { message, reply: None, used_up: None, reserved: true };
+                add(destination, command, turn);
+            }
+            Effect::Drop(message, destination) => destination.0.unreserve(&message),
+            Effect::Settle { destination, id, outcome } => {
+                add(destination, Command::Settle { transaction: id, outcome }, turn);
+            }
+            Effect::Hold { destination, id } => {
+                add(destination, Command::Hold { transaction: id }, turn);
+            }
+        }
+    }
+    for (to, commands) in bursts {
+        turn.send_all_now(&to, commands);
+    }
+    for (to, told) in replies {
+        match (to, told) {
+            (Answer::Asked(answer), told) => answer(told, turn),
+            (Answer::Client(to), Told::Outcome(reply)) if to.to.wanted => {
+                let packet = reply.packet(&to.to);
+                turn.send_packet(&to.output, packet);
+            }
+            (Answer::Client(_), _) => {}
+        }
+    }
+}

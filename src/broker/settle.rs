@@ -1,0 +1,184 @@
+//! Deliveries that are settled, held by transactions, or come back.
+
+use crate::{
+    proto::broker_in::{AckKind, BLOCK_LEN},
+    wire::{MessageId, Status},
+};
+
+use super::{backlog::Entry, dead::DeadReason, dispatch::State, transaction::Outcome, turn::Turn};
+
+/// The consumer and message of each block.
+fn each_block(blocks: &[u8]) -> impl Iterator<Item = (i64, MessageId)> {
+    blocks.chunks_exact(BLOCK_LEN).filter_map(|block| {
+        let (consumer, id) = block.split_first_chunk()?;
+        Some((i64::from_be_bytes(*consumer), MessageId::decode(id.first_chunk()?)))
+    })
+}
+
+impl State {
+    /// Settles what is there, or has a transaction hold it; the worst outcome is the answer.
+    pub(super) fn acknowledge(
+        &mut self,
+        blocks: &[u8],
+        kind: AckKind,
+        transaction: i64,
+        turn: &mut Turn<'_>,
+    ) -> Status {
+        let mut status = Status::OK;
+        for (consumer, id) in each_block(blocks) {
+            let done = if transaction == 0 {
+                self.acknowledge_one(consumer, &id, kind, turn)
+            } else {
+                self.hold_one(consumer, id, transaction)
+            };
+            if !done {
+                status = Status::CONFLICT;
+            }
+        }
+        status
+    }
+
+    fn acknowledge_one(
+        &mut self,
+        consumer: i64,
+        id: &MessageId,
+        kind: AckKind,
+        turn: &mut Turn<'_>,
+    ) -> bool {
+        // Everything of a consumer that is not here is settled or went back.
+        let Some(subscriber) = self.subscribers.get_mut(&consumer) else { return false };
+        let Some(open) = subscriber.in_flight.open(id) else { return false };
+        match kind {
+            AckKind::Validate => return true,
+            AckKind::CountOnly(count) => {
+                // The next delivery counts one more than the client has seen.
+                open.deliveries = u32::try_from(count - 1).unwrap_or(open.deliveries);
+                return true;
+            }
+            AckKind::Consumed | AckKind::Undeliverable => {}
+        }
+        let key = subscriber.subscription;
+        let Some(mut entry) = subscriber.in_flight.settle(id) else { return false };
+        subscriber.consumer.count_unsettled(subscriber.in_flight.len());
+        if kind == AckKind::Undeliverable && self.part != super::dispatch::Part::Topic {
+            entry.deliveries += 1;
+            self.restore_all(key, vec![entry], turn);
+        } else {
+            // Whom else should a plain subscriber's message go to?
+            self.subtract(&entry.message, turn);
+        }
+        self.retire(consumer);
+        true
+    }
+
+    /// Takes a delivery that a client declares dead out of flight; the caller buries it.
+    pub(super) fn take_dead(
+        &mut self,
+        consumer: i64,
+        id: &MessageId,
+        turn: &mut Turn<'_>,
+    ) -> Option<Entry> {
+        let subscriber = self.subscribers.get_mut(&consumer)?;
+        subscriber.in_flight.open(id)?;
+        let entry = subscriber.in_flight.settle(id)?;
+        subscriber.consumer.count_unsettled(subscriber.in_flight.len());
+        self.subtract(&entry.message, turn);
+        self.retire(consumer);
+        Some(entry)
+    }
+
+    fn hold_one(&mut self, consumer: i64, id: MessageId, transaction: i64) -> bool {
+        let Some(subscriber) = self.subscribers.get_mut(&consumer) else { return false };
+        if !subscriber.in_flight.hold(&id, transaction) {
+            return false;
+        }
+        self.held.entry(transaction).or_default().push((consumer, id));
+        true
+    }
+
+    /// A transaction has ended: what it held is settled, or goes back.
+    pub(super) fn settle(&mut self, transaction: i64, outcome: Outcome, turn: &mut Turn<'_>) {
+        for (consumer, id) in self.held.remove(&transaction).unwrap_or_default() {
+            let Some(subscriber) = self.subscribers.get_mut(&consumer) else { continue };
+            let key = subscriber.subscription;
+            let goes_back = match outcome {
+                Outcome::Commit => true,
+                Outcome::Rollback { redeliver, .. } => redeliver || subscriber.has_left,
+            };
+            if !goes_back {
+                // The client still has it, and says itself what becomes of it.
+                subscriber.in_flight.let_go(&id, transaction);
+                continue;
+            }
+            let Some(entry) = subscriber.in_flight.take_held(&id, transaction) else { continue };
+            subscriber.consumer.count_unsettled(subscriber.in_flight.len());
+            self.end_one(key, entry, outcome, turn);
+            self.retire(consumer);
+        }
+        for (key, entry) in self.prepared.remove(&transaction).unwrap_or_default() {
+            self.end_one(key, entry, outcome, turn);
+        }
+    }
+
+    fn end_one(&mut self, key: i64, mut entry: Entry, outcome: Outcome, turn: &mut Turn<'_>) {
+        match outcome {
+            Outcome::Commit => self.subtract(&entry.message, turn),
+            Outcome::Rollback { max_rollbacks, dead_on_max, .. } => {
+                entry.deliveries += 1;
+                if dead_on_max && max_rollbacks.is_some_and(|max| entry.deliveries >= max) {
+                    self.die(entry, DeadReason::Undeliverable, turn);
+                } else {
+                    self.restore_all(key, vec![entry], turn);
+                }
+            }
+        }
+    }
+
+    /// A transaction is prepared: what it holds no longer belongs to its consumers.
+    pub(super) fn hold(&mut self, transaction: i64) {
+        let mut kept = Vec::new();
+        for (consumer, id) in self.held.remove(&transaction).unwrap_or_default() {
+            let Some(subscriber) = self.subscribers.get_mut(&consumer) else { continue };
+            let key = subscriber.subscription;
+            if let Some(entry) = subscriber.in_flight.take_held(&id, transaction) {
+                subscriber.consumer.count_unsettled(subscriber.in_flight.len());
+                kept.push((key, entry));
+            }
+            self.retire(consumer);
+        }
+        if !kept.is_empty() {
+            self.prepared.insert(transaction, kept);
+        }
+    }
+
+    /// Deliveries come back, also those that this transaction holds, which is about to be rolled
+    /// back.
+    pub(super) fn redeliver(
+        &mut self,
+        blocks: &[u8],
+        seen: bool,
+        transaction: i64,
+        turn: &mut Turn<'_>,
+    ) {
+        for (consumer, id) in each_block(blocks) {
+            let Some(subscriber) = self.subscribers.get_mut(&consumer) else { continue };
+            let key = subscriber.subscription;
+            let entry = subscriber.in_flight.take_back(&id, transaction);
+            subscriber.consumer.count_unsettled(subscriber.in_flight.len());
+            let entry = entry.or_else(|| self.take_prepared(transaction, key, &id));
+            let Some(mut entry) = entry else { continue };
+            entry.deliveries += u32::from(seen);
+            self.restore_all(key, vec![entry], turn);
+            self.retire(consumer);
+        }
+    }
+
+    /// Takes a message back from a prepared transaction.
+    fn take_prepared(&mut self, transaction: i64, key: i64, id: &MessageId) -> Option<Entry> {
+        let kept = self.prepared.get_mut(&transaction)?;
+        let is_it =
+            |(at, entry): &(i64, Entry)| *at == key && entry.message.packet.header().id == *id;
+        let at = kept.iter().position(is_it)?;
+        Some(kept.swap_remove(at).1)
+    }
+}
