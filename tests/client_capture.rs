@@ -231,6 +231,58 @@ fn a_message_that_expired_while_it_waited_is_reported_as_the_java_client_reports
 }
 
 #[test]
+fn browsing_is_said_as_the_java_client_says_it() {
+    scenario("queue_browser.jsonl", &[], |connection| {
+        let session = connection.create_session(AcknowledgeMode::Auto).unwrap();
+        let queue = queue("cap.q.browse");
+        let producer = session.create_producer(&queue).unwrap();
+        for n in 0..4 {
+            let mut message = Message::text(format!("m{n}"));
+            message.set_property("n", n).unwrap();
+            producer.send(message).unwrap();
+        }
+        connection.start().unwrap();
+        let browse = |selector: Option<&str>| -> Vec<String> {
+            let browser = session.create_browser(&queue, selector).unwrap();
+            browser.messages().unwrap().map(|message| text(&message.unwrap())).collect()
+        };
+        assert_eq!(browse(None), ["m0", "m1", "m2", "m3"]);
+        assert_eq!(browse(Some("n >= 2")), ["m2", "m3"]);
+        let consumer = session.create_consumer(&queue).unwrap();
+        for n in 0..4 {
+            assert_eq!(text(&next(&consumer)), format!("m{n}"));
+        }
+        consumer.close().unwrap();
+        assert!(browse(None).is_empty());
+        (session, producer)
+    });
+}
+
+#[test]
+fn asynchronous_sends_are_said_as_the_java_client_says_them() {
+    scenario("async_send.jsonl", &[], |connection| {
+        let session = connection.create_session(AcknowledgeMode::Auto).unwrap();
+        let queue = queue("cap.q.async");
+        let producer = session.create_producer(&queue).unwrap();
+        let (told, completed) = std::sync::mpsc::channel();
+        for n in 0..5 {
+            let told = told.clone();
+            let done = move |result: Result<Message, _>| told.send(text(&result.unwrap())).unwrap();
+            producer.send_async(Message::text(format!("m{n}")), done).unwrap();
+        }
+        for n in 0..5 {
+            assert_eq!(completed.recv_timeout(DEADLINE).unwrap(), format!("m{n}"));
+        }
+        let consumer = session.create_consumer(&queue).unwrap();
+        connection.start().unwrap();
+        for n in 0..5 {
+            assert_eq!(text(&next(&consumer)), format!("m{n}"));
+        }
+        (producer, consumer)
+    });
+}
+
+#[test]
 fn a_producer_that_is_held_back_says_what_the_java_client_says() {
     replay_lines(without_untimely_credit(recording("producer_flow.jsonl")), |factory| {
         let (sending, receiving) =

@@ -141,17 +141,18 @@ impl Connection {
         Session::create(self, mode)
     }
 
-    /// Closes the connection with everything made from it: running listeners are waited for,
+    /// Closes the connection with everything made from it: running listeners and asynchronous sends
+    /// are waited for,
     /// threads in `receive` get nothing, unacknowledged messages go back to the broker. Closing it
     /// again, or after its loss, does nothing.
     ///
     /// # Errors
-    /// [`SessionError::IllegalState`] from within a listener of this connection, which would wait
-    /// for itself; [`SessionError::Request`] if the broker does not answer in time.
+    /// [`SessionError::IllegalState`] from within a listener or completion of this connection, which
+    /// would wait for itself; [`SessionError::Request`] if the broker does not answer in time.
     pub fn close(&self) -> Result<(), SessionError> {
         if listening::in_connection(self.core().key()) {
             return Err(SessionError::IllegalState(
-                "a listener cannot close its connection, which waits for the listener",
+                "a listener or completion cannot close its connection, which waits for it",
             ));
         }
         self.owner.close()

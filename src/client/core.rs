@@ -294,7 +294,7 @@ impl Core {
 
     fn timed_out(&self, request: PacketType) -> RequestError {
         let waited = self.settings.ack_timeout.unwrap_or_default();
-        RequestError::TimedOut { request, waited }
+        RequestError::TimedOut { request, waited, setting: "imqAckTimeout" }
     }
 
     // ---- sending ----

@@ -112,12 +112,14 @@ pub enum RequestError {
         reason: Option<String>,
     },
     /// No reply came in time. Whether the request was done is not known.
-    #[error("no reply to {request} within {waited:?} (imqAckTimeout)")]
+    #[error("no reply to {request} within {waited:?} ({setting})")]
     TimedOut {
         /// What was asked.
         request: PacketType,
         /// How long was waited.
         waited: Duration,
+        /// The factory's attribute that says how long.
+        setting: &'static str,
     },
     /// The session is transacted and has no transaction: the last one could not be begun. Roll
     /// back to try again.
@@ -247,6 +249,39 @@ pub enum ReceiveError {
     /// It cannot be done here and now; the text says why.
     #[error("illegal state: {0}")]
     IllegalState(&'static str),
+}
+
+/// A message of a queue could not be looked at.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum BrowseError {
+    /// The request to the broker failed. Look again with a new iterator.
+    #[error("the queue cannot be looked at any further")]
+    Request(#[from] RequestError),
+    /// This message cannot be read; the next ones may.
+    #[error("the queue has a message that cannot be read")]
+    Message(#[from] MessageError),
+    /// A message that the broker promised did not come. Look again with a new iterator.
+    #[error("no message within {waited:?} (imqQueueBrowserRetrieveTimeout)")]
+    TimedOut {
+        /// How long was waited.
+        waited: Duration,
+    },
+}
+
+/// A request to a service got no reply.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExchangeError {
+    /// The request was not sent, or it is not known whether it was. Holds the message.
+    #[error("the request was not sent")]
+    Send(#[from] SendError),
+    /// The reply could not be received.
+    #[error("the reply was not received")]
+    Receive(#[from] ReceiveError),
+    /// The session or connection was closed meanwhile.
+    #[error("closed while the reply was waited for")]
+    Closed,
 }
 
 /// Messages were not acknowledged; they come again.

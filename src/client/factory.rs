@@ -152,6 +152,13 @@ impl ConnectionFactory {
         self
     }
 
+    /// Sets `imqAsyncSendCompletionWaitTimeout`: the longest wait for the reply to an asynchronous
+    /// send. Default 180 s; `None` is for ever.
+    pub fn completion_timeout(&mut self, timeout: Option<Duration>) -> &mut Self {
+        self.settings.completion_timeout = timeout.filter(|timeout| !timeout.is_zero());
+        self
+    }
+
     /// Sets `imqAckOnProduce`: whether sends wait for the broker's word. Default `None`:
     /// persistent messages do. `Some(false)` is fast and does not notice a refused message.
     pub fn ack_on_produce(&mut self, wait: Option<bool>) -> &mut Self {
@@ -245,6 +252,22 @@ impl ConnectionFactory {
     /// `None` is for ever.
     pub fn port_mapper_timeout(&mut self, timeout: Option<Duration>) -> &mut Self {
         self.settings.port_mapper_timeout = timeout.filter(|timeout| !timeout.is_zero());
+        self
+    }
+
+    /// Sets `imqQueueBrowserMaxMessagesPerRetrieve`: messages that a browser fetches at one time.
+    /// Default 1000; 1 to 100,000. They are in memory until they are taken from the iterator.
+    ///
+    /// # Errors
+    /// [`ConfigError::Value`] outside that range.
+    pub fn browser_batch(&mut self, messages: u32) -> Result<&mut Self, ConfigError> {
+        self.set_attribute("imqQueueBrowserMaxMessagesPerRetrieve", &messages.to_string())
+    }
+
+    /// Sets `imqQueueBrowserRetrieveTimeout`: the longest wait for one message of a browser.
+    /// Default 60 s; `None` is for ever.
+    pub fn browser_timeout(&mut self, timeout: Option<Duration>) -> &mut Self {
+        self.settings.browse_timeout = timeout.filter(|timeout| !timeout.is_zero());
         self
     }
 

@@ -3,7 +3,7 @@
 use super::acks::{Acks, Batch};
 use crate::{
     flow::{Buffer, BufferSettings, Credit, FlowSettings, Window},
-    sync::{Arc, AtomicBool, AtomicU64, Inbox, Ordering, Signal},
+    sync::{Arc, AtomicBool, AtomicU64, Inbox, Ordering, Queue, Signal},
     wire::Packet,
 };
 
@@ -161,10 +161,31 @@ impl Default for SessionLink {
     }
 }
 
+/// One reply that a thread waits for in a queue of its own.
+#[derive(Debug)]
+pub(super) struct Awaited {
+    /// One place, as there is one reply.
+    pub(super) reply: Queue<Packet>,
+    signal: Arc<Signal>,
+}
+
+impl Awaited {
+    pub(super) fn new(signal: Arc<Signal>) -> Self {
+        Self { reply: Queue::new(1), signal }
+    }
+
+    /// Puts the reply there and wakes who waits.
+    pub(super) fn put(&self, reply: Packet) {
+        let pushed = self.reply.push(reply);
+        debug_assert!(pushed.is_ok(), "the reader forgets it after one reply");
+        self.signal.wake_all();
+    }
+}
+
 /// What a handle tells the reader.
 #[derive(Debug)]
 pub(super) enum Command {
-    /// The reply with this id makes a consumer.
+    /// The reply with this id makes a consumer, or a browser.
     AddConsumer {
         reply_id: i64,
         link: Arc<ConsumerLink>,
@@ -176,6 +197,13 @@ pub(super) enum Command {
     },
     RemoveConsumer(i64),
     RemoveProducer(i64),
+    /// The reply with this id goes here.
+    AwaitReply {
+        reply_id: i64,
+        awaited: Arc<Awaited>,
+    },
+    /// Nobody waits for the reply with this id any more.
+    ForgetReply(i64),
 }
 
 impl Command {
@@ -184,7 +212,7 @@ impl Command {
             Self::AddConsumer { reply_id, .. } | Self::AddProducer { reply_id, .. } => {
                 Some(*reply_id)
             }
-            Self::RemoveConsumer(_) | Self::RemoveProducer(_) => None,
+            _ => None,
         }
     }
 }

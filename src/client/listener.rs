@@ -10,7 +10,7 @@ use super::{
     acks::{Block, Unwanted},
     clock,
     consumer::ConsumerShared,
-    listening,
+    listening::{self, Role},
     session::AcknowledgeMode,
     session_state::SessionShared,
 };
@@ -222,7 +222,7 @@ fn call(session: &SessionShared, listener: &mut Listener, packet: &Packet) -> bo
         }
         let Ok(message) = Message::from_packet(packet) else { return false };
         let call = &mut listener.call;
-        let run = || listening::run(session.place(), || call(message));
+        let run = || listening::run(session.place(Role::Listener), || call(message));
         if catch_unwind(AssertUnwindSafe(run)).is_ok() {
             return true;
         }

@@ -1,5 +1,5 @@
-//! Which sessions this thread runs a listener of: what a listener may not do, and what need not
-//! wait for it.
+//! Which sessions this thread runs a listener or completion of: what these may not do, and what
+//! need not wait for them.
 
 use std::cell::RefCell;
 
@@ -7,15 +7,24 @@ thread_local! {
     static RUNNING: RefCell<Vec<Place>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A session and its connection, by the addresses of their shared parts.
+/// A session and its connection, by the addresses of their shared parts, and what runs for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) connection: usize,
     pub(super) session: usize,
+    pub(super) role: Role,
 }
 
-/// Runs `listener` as one of `place`.
-pub(super) fn run<R>(place: Place, listener: impl FnOnce() -> R) -> R {
+/// What an application's own code was called as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    Listener,
+    /// The completion of an asynchronous send.
+    Completion,
+}
+
+/// Runs `call` as `place` says.
+pub(super) fn run<R>(place: Place, call: impl FnOnce() -> R) -> R {
     struct Leave;
     impl Drop for Leave {
         fn drop(&mut self) {
@@ -24,15 +33,22 @@ pub(super) fn run<R>(place: Place, listener: impl FnOnce() -> R) -> R {
     }
     RUNNING.with_borrow_mut(|running| running.push(place));
     let _leave = Leave;
-    listener()
+    call()
 }
 
-/// Whether this thread is inside a listener of this session.
+/// Whether this thread is inside the completion of an asynchronous send of this session.
+pub(super) fn in_completion(session: usize) -> bool {
+    RUNNING.with_borrow(|running| {
+        running.iter().any(|place| place.session == session && place.role == Role::Completion)
+    })
+}
+
+/// Whether this thread is inside a listener or completion of this session.
 pub(super) fn in_session(session: usize) -> bool {
     RUNNING.with_borrow(|running| running.iter().any(|place| place.session == session))
 }
 
-/// Whether this thread is inside a listener of this connection.
+/// Whether this thread is inside a listener or completion of this connection.
 pub(super) fn in_connection(connection: usize) -> bool {
     RUNNING.with_borrow(|running| running.iter().any(|place| place.connection == connection))
 }

@@ -10,7 +10,9 @@
 
 mod acks;
 mod address;
+mod browser;
 mod clock;
+mod completion;
 mod connect;
 mod connection;
 mod consumer;
@@ -27,6 +29,7 @@ mod producer;
 mod reading;
 mod redelivery;
 mod replies;
+mod requestor;
 mod routes;
 mod session;
 mod session_state;
@@ -34,14 +37,16 @@ mod settings;
 mod socket;
 mod stamp;
 
+pub use browser::{Browse, Browser};
 pub use connection::Connection;
 pub use consumer::Consumer;
 pub use error::{
-    AcknowledgeError, AttemptError, ConfigError, ConnectError, ConnectionError, ReceiveError,
-    RequestError, SendCause, SendError, SessionError,
+    AcknowledgeError, AttemptError, BrowseError, ConfigError, ConnectError, ConnectionError,
+    ExchangeError, ReceiveError, RequestError, SendCause, SendError, SessionError,
 };
 pub use factory::ConnectionFactory;
 pub use options::ConsumerOptions;
 pub use producer::Producer;
+pub use requestor::Requestor;
 pub use session::{AcknowledgeMode, Session};
 pub use settings::AddressListBehavior;

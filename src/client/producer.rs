@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use super::{
     clock,
+    completion::{Call, Reply},
     core::check,
     error::{RequestError, SendCause, SendError, SessionError},
     links::{Command, ProducerLink},
+    listening,
     output::Push,
     session::{Session, SessionOwner},
     session_state::{SessionShared, read_id},
@@ -128,21 +130,61 @@ impl Producer {
         destination: &Destination,
         message: Message,
     ) -> Result<MessageId, SendError> {
-        if let Some(target) = self.target.as_ref().filter(|own| own.destination == *destination) {
-            return self.send_to_target(target, message);
-        }
-        match self.target_for(destination) {
+        match self.target_or_own(destination) {
             Ok(target) => self.send_to_target(&target, message),
             Err(error) => Err(SendError::new(message, error)),
         }
     }
 
-    /// Closes the producer. Closing it again does nothing; sending with it is an error then.
+    /// Sends a message to the producer's destination without waiting for the broker. When the
+    /// broker has answered, `completion` gets the message with its id, or an error that holds it.
+    ///
+    /// The broker always answers such a send, whatever the delivery mode. Completions of a session
+    /// run one at a time, in the order of the sends, on a thread of the session's; they may send and
+    /// acknowledge, but not close their session or connection, nor commit or roll back. At most
+    /// 1000 sends of a session are open at one time; more wait here, as for credit.
+    ///
+    /// Returns the id under which it was sent.
+    ///
+    /// # Errors
+    /// [`SendError`] with the message if it was not sent at all; `completion` is dropped then.
+    pub fn send_async(
+        &self,
+        message: Message,
+        completion: impl FnOnce(Result<Message, SendError>) + Send + 'static,
+    ) -> Result<MessageId, SendError> {
+        match &self.target {
+            Some(target) => self.send_to_target_async(target, message, Box::new(completion)),
+            None => Err(SendError::new(message, MessageError::NoDestination)),
+        }
+    }
+
+    /// Sends a message to `destination`, as [`send_async`](Self::send_async) does.
+    ///
+    /// # Errors
+    /// As [`send_async`](Self::send_async).
+    pub fn send_to_async(
+        &self,
+        destination: &Destination,
+        message: Message,
+        completion: impl FnOnce(Result<Message, SendError>) + Send + 'static,
+    ) -> Result<MessageId, SendError> {
+        match self.target_or_own(destination) {
+            Ok(target) => self.send_to_target_async(&target, message, Box::new(completion)),
+            Err(error) => Err(SendError::new(message, error)),
+        }
+    }
+
+    /// Closes the producer, after the asynchronous sends of its session, unless this is called from
+    /// a completion. Closing it again does nothing; sending with it is an error then.
     ///
     /// # Errors
     /// [`SessionError::Request`] if the broker does not answer in time.
     pub fn close(&self) -> Result<(), SessionError> {
         let session = &self.session.shared;
+        if !listening::in_completion(session.key()) {
+            session.await_completions();
+        }
         let others = self.others.load_full();
         let mut outcome = Ok(());
         for target in self.target.iter().chain(others.iter()) {
@@ -155,6 +197,13 @@ impl Producer {
             // It is closed all the same.
             Err(RequestError::Connection(_)) => Ok(()),
             outcome => Ok(outcome?),
+        }
+    }
+
+    fn target_or_own(&self, destination: &Destination) -> Result<Arc<Target>, RequestError> {
+        match &self.target {
+            Some(own) if own.destination == *destination => Ok(Arc::clone(own)),
+            _ => self.target_for(destination),
         }
     }
 
@@ -180,15 +229,42 @@ impl Producer {
         target: &Target,
         mut message: Message,
     ) -> Result<MessageId, SendError> {
-        message.set_destination(target.destination.clone());
-        message.set_delivery_mode(self.delivery_mode);
-        let within = message.set_priority(self.priority);
-        debug_assert!(within.is_ok(), "checked when it was set");
-        self.set_times(&mut message);
+        self.set_headers(target, &mut message);
         match self.transmit(target, &message) {
             Ok(id) => Ok(id),
             Err(cause) => Err(SendError::new(message, cause)),
         }
+    }
+
+    fn send_to_target_async(
+        &self,
+        target: &Target,
+        mut message: Message,
+        completion: Call,
+    ) -> Result<MessageId, SendError> {
+        let session = &self.session.shared;
+        if let Err(error) = session.open_send() {
+            return Err(SendError::new(message, error));
+        }
+        self.set_headers(target, &mut message);
+        match self.transmit_async(target, &message) {
+            Ok((id, reply)) => {
+                session.completions.add(&session.core, message, id, reply, completion);
+                Ok(id)
+            }
+            Err(cause) => {
+                session.completions.close_one();
+                Err(SendError::new(message, cause))
+            }
+        }
+    }
+
+    fn set_headers(&self, target: &Target, message: &mut Message) {
+        message.set_destination(target.destination.clone());
+        message.set_delivery_mode(self.delivery_mode);
+        let within = message.set_priority(self.priority);
+        debug_assert!(within.is_ok(), "checked when it was set");
+        self.set_times(message);
     }
 
     fn set_times(&self, message: &mut Message) {
@@ -207,16 +283,21 @@ impl Producer {
         message.set_expiration(self.time_to_live.map_or(0, |time| after(time + delay)));
     }
 
-    fn transmit(&self, target: &Target, message: &Message) -> Result<MessageId, SendCause> {
-        let core = &self.session.shared.core;
-        let transaction_id = self.session.shared.transaction()?;
+    /// The packet, with the right to send it.
+    fn prepare(&self, target: &Target, message: &Message) -> Result<PacketBuilder, SendCause> {
+        let session = &self.session.shared;
+        let transaction_id = session.transaction()?;
         let origin = Origin { producer_id: Some(target.shared.id), transaction_id };
         let packet = message.encode(&origin)?;
+        Ok(packet.flags(session.core.take_credit(&target.shared.link)?))
+    }
+
+    fn transmit(&self, target: &Target, message: &Message) -> Result<MessageId, SendCause> {
+        let core = &self.session.shared.core;
+        let packet = self.prepare(target, message)?;
         let kind = message.kind().packet_type();
         let waits =
             core.settings.ack_on_produce.unwrap_or(self.delivery_mode == DeliveryMode::Persistent);
-        let flags = core.take_credit(&target.shared.link)?;
-        let packet = packet.flags(flags);
         if !waits {
             return Ok(self.write(packet, Push::Soon)?);
         }
@@ -227,6 +308,18 @@ impl Producer {
             check(kind, core.await_reply(kind, ticket)?)?;
             Ok(id)
         })?)
+    }
+
+    fn transmit_async(
+        &self,
+        target: &Target,
+        message: &Message,
+    ) -> Result<(MessageId, Reply), SendCause> {
+        let session = &self.session.shared;
+        let packet = self.prepare(target, message)?;
+        let reply = session.completions.announce(&session.core);
+        let packet = packet.flags(Flags::ACKNOWLEDGE).consumer_id(reply.id);
+        Ok((self.write(packet, Push::Soon)?, reply))
     }
 
     fn write(&self, packet: PacketBuilder, push: Push) -> Result<MessageId, RequestError> {

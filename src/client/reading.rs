@@ -4,18 +4,22 @@
 //! into its consumer's inbox, a reply into its slot, credit to its producer. Who waits for any of
 //! it is woken, once per burst.
 
+use std::collections::HashMap;
+
 use bytes::BytesMut;
 
 use super::{
     core::Core,
-    links::Command,
+    links::{Awaited, Command},
     output::Push,
+    replies::Replies,
     routes::Routes,
     socket::{ReadTimeout, Wait},
 };
 use crate::{
     flow::{Credit, Resume},
     proto::client::{ClientEnd, ClientEvent, ConnectionError},
+    sync::Arc,
     wire::{Decoder, Flags, Frame, Packet, PacketType, Status, limits::PACKET_BYTES_MAX},
 };
 
@@ -23,6 +27,9 @@ use crate::{
 const READ_BYTES: usize = 256 * 1024;
 /// A read is not begun with less room than this.
 const READ_BYTES_LEAST: usize = 64 * 1024;
+/// Replies that may make a consumer, a producer or a browser.
+const ADDS: [PacketType; 3] =
+    [PacketType::ADD_CONSUMER_REPLY, PacketType::ADD_PRODUCER_REPLY, PacketType::BROWSE_REPLY];
 /// Consumers and producers that may be waiting for the broker's word at one time.
 const ADDING_MAX: usize = 1024;
 
@@ -35,6 +42,8 @@ pub(super) struct Input {
     timeout: ReadTimeout,
     routes: Routes,
     adding: Vec<Command>,
+    /// Replies that go elsewhere than into a slot, by their ids.
+    awaited: HashMap<i64, Arc<Awaited>>,
     burst: Vec<Packet>,
 }
 
@@ -145,9 +154,16 @@ impl Core {
                 self.deliver(input, packet, consumer_paused);
             }
             ClientEvent::Reply => {
-                let kind = packet.header().packet_type;
-                if kind == PacketType::ADD_CONSUMER_REPLY || kind == PacketType::ADD_PRODUCER_REPLY
-                {
+                let header = packet.header();
+                if Replies::is_elsewhere(header.consumer_id) {
+                    self.take_commands(input);
+                    if let Some(awaited) = input.awaited.remove(&packet.header().consumer_id) {
+                        awaited.put(packet);
+                    }
+                    return Ok(());
+                }
+                let kind = header.packet_type;
+                if ADDS.contains(&kind) {
                     self.take_commands(input);
                     input.add(&packet);
                 }
@@ -191,7 +207,11 @@ impl Core {
             match command {
                 Command::RemoveConsumer(id) => input.routes.remove_consumer(id),
                 Command::RemoveProducer(id) => input.routes.remove_producer(id),
-                adding => {
+                Command::AwaitReply { reply_id, awaited } => {
+                    input.awaited.insert(reply_id, awaited);
+                }
+                Command::ForgetReply(reply_id) => drop(input.awaited.remove(&reply_id)),
+                adding @ (Command::AddConsumer { .. } | Command::AddProducer { .. }) => {
                     // One whose reply never came is forgotten when many others have.
                     if input.adding.len() >= ADDING_MAX {
                         input.adding.remove(0);
@@ -212,6 +232,7 @@ impl Input {
             timeout,
             routes: Routes::default(),
             adding: Vec::new(),
+            awaited: HashMap::new(),
             burst: Vec::new(),
         }
     }
@@ -242,7 +263,7 @@ impl Input {
                 let _was_paused = link.credit.resume(credit_of(size));
                 self.routes.add_producer(id, link);
             }
-            Command::RemoveConsumer(_) | Command::RemoveProducer(_) => {}
+            _ => {}
         }
     }
 }

@@ -19,6 +19,9 @@ use crate::{
 /// Requests that may be under way at one time on one connection; more wait for a free slot.
 pub(super) const SLOTS: usize = 64;
 
+/// Tells the ids without a slot from all others: a bit that no count ever reaches.
+const ELSEWHERE: u64 = 1 << 62;
+
 /// The slots of one connection.
 #[derive(Debug)]
 pub(super) struct Replies {
@@ -86,6 +89,17 @@ impl Replies {
             slot.wanted.store(id, Ordering::Release);
         }
         Some(Ticket { slot, id })
+    }
+
+    /// A reply id without a slot, for a request whose reply goes elsewhere.
+    pub(super) fn next_elsewhere(&self) -> i64 {
+        // Relaxed: only the number's uniqueness matters.
+        (ELSEWHERE | self.next.fetch_add(1, Ordering::Relaxed)).cast_signed()
+    }
+
+    /// Whether the reply with this id goes elsewhere.
+    pub(super) const fn is_elsewhere(id: i64) -> bool {
+        id > 0 && id.cast_unsigned() & ELSEWHERE != 0
     }
 
     /// Where to sleep until a slot is free.
@@ -178,6 +192,16 @@ mod tests {
         assert!(replies.take(new).is_none());
         replies.deliver(reply(new));
         assert!(replies.take(new).is_some());
+    }
+
+    #[test]
+    fn ids_without_a_slot_are_told_from_those_with_one() {
+        let replies = Replies::new();
+        let ticket = replies.claim().unwrap();
+        let elsewhere = replies.next_elsewhere();
+        assert!(Replies::is_elsewhere(elsewhere) && !Replies::is_elsewhere(ticket.reply_id()));
+        assert_ne!(elsewhere, replies.next_elsewhere());
+        assert!(![0, 1, -1, i64::MIN].into_iter().any(Replies::is_elsewhere));
     }
 
     #[test]

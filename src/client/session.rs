@@ -2,6 +2,7 @@
 
 use super::{
     acks::{self, Block},
+    browser::Browser,
     connection::{Connection, ConnectionOwner},
     consumer::Consumer,
     error::{AcknowledgeError, ConnectionError, RequestError, SessionError},
@@ -132,6 +133,20 @@ impl Session {
         Consumer::create(self, destination, options)
     }
 
+    /// Looks at the messages of a queue that this selector matches, or of all of it. The queue is
+    /// created if the broker allows that.
+    ///
+    /// # Errors
+    /// [`SessionError::IllegalState`] for a topic; [`SessionError::Request`] if the broker refuses
+    /// (400 bad selector, 404 no such queue, 403 forbidden) or the connection is lost.
+    pub fn create_browser(
+        &self,
+        queue: &Destination,
+        selector: Option<&str>,
+    ) -> Result<Browser, SessionError> {
+        Browser::create(self, queue, selector)
+    }
+
     /// Makes a temporary queue or topic, which ends with the connection.
     ///
     /// # Errors
@@ -184,7 +199,7 @@ impl Session {
     }
 
     /// Commits what was sent and received since the last commit or rollback, and begins the next
-    /// transaction.
+    /// transaction. Waits for asynchronous sends of the session first.
     ///
     /// # Errors
     /// [`SessionError::IllegalState`] unless the session is [`AcknowledgeMode::Transacted`], or
@@ -193,7 +208,7 @@ impl Session {
     /// answer `START_TRANSACTION`, all is committed, but nothing can be sent or received before a
     /// rollback succeeds. After a lost connection, whether it was committed is not known.
     pub fn commit(&self) -> Result<(), SessionError> {
-        self.check_transacted()?;
+        self.finish_transaction()?;
         Ok(self.owner.shared.commit()?)
     }
 
@@ -204,14 +219,22 @@ impl Session {
     /// # Errors
     /// [`SessionError::IllegalState`] as for [`commit`](Self::commit); [`SessionError::Request`].
     pub fn rollback(&self) -> Result<(), SessionError> {
-        self.check_transacted()?;
+        self.finish_transaction()?;
         Ok(self.owner.shared.roll_back()?)
     }
 
-    fn check_transacted(&self) -> Result<(), SessionError> {
-        if self.owner.shared.mode != AcknowledgeMode::Transacted {
+    /// Waits until everything sent in the transaction is answered.
+    fn finish_transaction(&self) -> Result<(), SessionError> {
+        let shared = &self.owner.shared;
+        if shared.mode != AcknowledgeMode::Transacted {
             return Err(SessionError::IllegalState("the session is not transacted"));
         }
+        if listening::in_completion(shared.key()) {
+            return Err(SessionError::IllegalState(
+                "a completion cannot end the transaction, which waits for the completion",
+            ));
+        }
+        shared.await_completions();
         Ok(())
     }
 
@@ -277,18 +300,19 @@ impl Session {
         Ok(shared.recover()?)
     }
 
-    /// Closes the session with its consumers and producers. Waits for a running listener; threads
+    /// Closes the session with its consumers and producers. Waits for a running listener and for
+    /// asynchronous sends and their completions; threads
     /// in `receive` get nothing; unacknowledged messages go back to the broker, an open transaction
     /// is rolled back. Closing it again does nothing.
     ///
     /// # Errors
-    /// [`SessionError::IllegalState`] from within a listener of this session, which would wait for
-    /// itself; [`SessionError::Request`] if the broker does not answer in time.
+    /// [`SessionError::IllegalState`] from within a listener or completion of this session, which
+    /// would wait for itself; [`SessionError::Request`] if the broker does not answer in time.
     pub fn close(&self) -> Result<(), SessionError> {
         let shared = &self.owner.shared;
         if listening::in_session(shared.key()) {
             return Err(SessionError::IllegalState(
-                "a listener cannot close its session, which waits for the listener",
+                "a listener or completion cannot close its session, which waits for it",
             ));
         }
         shared.begin_close();

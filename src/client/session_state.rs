@@ -4,12 +4,13 @@ use std::thread::JoinHandle;
 
 use super::{
     acks::{self, Answer, Batch, Block},
+    completion::Completions,
     consumer::ConsumerShared,
     core::Core,
     error::{RequestError, SessionError},
-    links::{Command, SessionLink},
+    links::{Command, ConsumerLink, SessionLink},
     listener::{self, Listener},
-    listening::{self, Place},
+    listening::{self, Place, Role},
     output::Push,
     producer::ProducerShared,
     session::AcknowledgeMode,
@@ -34,6 +35,7 @@ pub(super) struct SessionShared {
     pub(super) running: AtomicU64,
     /// Woken when a listener has returned.
     pub(super) returned: Signal,
+    pub(super) completions: Completions,
     consumers: Snapshot<Vec<Arc<ConsumerShared>>>,
     producers: Snapshot<Vec<Arc<ProducerShared>>>,
     /// The transaction that sends and acknowledgements belong to; 0 for none.
@@ -57,6 +59,7 @@ impl SessionShared {
             listeners: Inbox::new(),
             running: AtomicU64::new(0),
             returned: Signal::new(),
+            completions: Completions::new(),
             consumers: Snapshot::new(Vec::new()),
             producers: Snapshot::new(Vec::new()),
             transaction: AtomicU64::new(0),
@@ -73,8 +76,8 @@ impl SessionShared {
         std::ptr::from_ref(self).addr()
     }
 
-    pub(super) fn place(&self) -> Place {
-        Place { connection: self.core.key(), session: self.key() }
+    pub(super) fn place(&self, role: Role) -> Place {
+        Place { connection: self.core.key(), session: self.key(), role }
     }
 
     pub(super) fn is_closing(&self) -> bool {
@@ -214,7 +217,7 @@ impl SessionShared {
         let deleted = self
             .core
             .request(PacketType::DELETE_CONSUMER, |packet| consumer.fill_delete(packet, last));
-        self.discard(consumer);
+        self.let_go(consumer.id, &consumer.link);
         deleted.map(|_reply| ())
     }
 
@@ -231,14 +234,15 @@ impl SessionShared {
         let last = self.last_seen(consumer.id);
         let packet = consumer.fill_delete(PacketBuilder::new(PacketType::DELETE_CONSUMER), last);
         self.core.submit(packet, Push::Now);
-        self.discard(consumer);
+        self.let_go(consumer.id, &consumer.link);
     }
 
-    /// Forgets what waits for a closed consumer; the broker takes it back by itself.
-    fn discard(&self, consumer: &ConsumerShared) {
-        self.core.command(Command::RemoveConsumer(consumer.id));
+    /// Forgets what waits for a consumer or browser that nobody asks any more; the broker has it
+    /// still, or takes it back by itself.
+    pub(super) fn let_go(&self, id: i64, link: &ConsumerLink) {
+        self.core.command(Command::RemoveConsumer(id));
         let mut count = 0;
-        while consumer.link.inbox.pop().is_some() {
+        while link.inbox.pop().is_some() {
             count += 1;
         }
         self.core.discarded(count);
@@ -283,9 +287,10 @@ impl SessionShared {
             let _first = producer.link.close();
         }
         self.link.signal.wake_all();
+        self.completions.wake();
     }
 
-    /// Waits for the listeners, then tells the broker in the order of the Java client.
+    /// Waits for listeners and asynchronous sends, then tells the broker in the order of the Java client.
     pub(super) fn finish_close(&self) -> Result<(), RequestError> {
         // AcqRel: forbids that two callers both close.
         if self.finished.swap(true, Ordering::AcqRel) {
@@ -296,6 +301,7 @@ impl SessionShared {
             // Its panic would have been reported by the panic hook.
             let _ended = thread.join();
         }
+        self.completions.join(&self.core);
         self.roll_back_for_good();
         let mut outcome = Ok(());
         for consumer in self.consumers.load_full().iter() {

@@ -23,7 +23,7 @@ pub enum AddressListBehavior {
 }
 
 /// Every attribute that can be set.
-const NAMES: [&str; 26] = [
+const NAMES: [&str; 29] = [
     "imqAbortOnPingAckTimeout",
     "imqAckOnAcknowledge",
     "imqAckOnProduce",
@@ -31,6 +31,7 @@ const NAMES: [&str; 26] = [
     "imqAddressList",
     "imqAddressListBehavior",
     "imqAddressListIterations",
+    "imqAsyncSendCompletionWaitTimeout",
     "imqConfiguredClientID",
     "imqConnectionFlowCount",
     "imqConnectionFlowLimit",
@@ -47,6 +48,8 @@ const NAMES: [&str; 26] = [
     "imqPingAckTimeout",
     "imqPingInterval",
     "imqPortMapperSoTimeout",
+    "imqQueueBrowserMaxMessagesPerRetrieve",
+    "imqQueueBrowserRetrieveTimeout",
     "imqReconnectAttempts",
     "imqReconnectInterval",
     "imqSocketConnectTimeout",
@@ -54,6 +57,9 @@ const NAMES: [&str; 26] = [
 
 /// Longest user name, password or client id, in bytes.
 pub(super) const TEXT_BYTES_MAX: usize = 1024;
+
+/// Most messages that a browser asks for at one time: their ids fill three megabytes.
+const BROWSE_BATCH_MAX: u32 = 100_000;
 
 /// Settings of one connection.
 #[derive(Clone)]
@@ -73,6 +79,8 @@ pub(super) struct Settings {
     pub(super) shares_client_id: bool,
     /// `None` waits for ever.
     pub(super) ack_timeout: Option<Duration>,
+    /// How long an asynchronous send waits for its reply; `None` waits for ever.
+    pub(super) completion_timeout: Option<Duration>,
     pub(super) ack_on_produce: Option<bool>,
     pub(super) ack_on_acknowledge: Option<bool>,
     pub(super) flow: FlowSettings,
@@ -85,6 +93,10 @@ pub(super) struct Settings {
     pub(super) connect_timeout: Option<Duration>,
     /// `None` waits for ever.
     pub(super) port_mapper_timeout: Option<Duration>,
+    /// Messages that a browser asks for at one time.
+    pub(super) browse_batch: u32,
+    /// The longest wait for one of them; `None` waits for ever.
+    pub(super) browse_timeout: Option<Duration>,
     pub(super) redelivery_attempts: u32,
     pub(super) redelivery_interval: Duration,
 }
@@ -115,6 +127,7 @@ impl Default for Settings {
             disables_set_client_id: false,
             shares_client_id: false,
             ack_timeout: None,
+            completion_timeout: Some(Duration::from_secs(180)),
             ack_on_produce: None,
             ack_on_acknowledge: None,
             flow: FlowSettings::default(),
@@ -124,6 +137,8 @@ impl Default for Settings {
             abort_on_ping_timeout: false,
             connect_timeout: None,
             port_mapper_timeout: Some(Duration::from_secs(60)),
+            browse_batch: 1000,
+            browse_timeout: Some(Duration::from_secs(60)),
             redelivery_attempts: 1,
             redelivery_interval: Duration::from_millis(500),
         }
@@ -176,6 +191,10 @@ impl Settings {
                 self.shares_client_id = switch("imqEnableSharedClientID", value)?;
             }
             "imqAckTimeout" => self.ack_timeout = positive(millis("imqAckTimeout", value)?),
+            "imqAsyncSendCompletionWaitTimeout" => {
+                let time = millis("imqAsyncSendCompletionWaitTimeout", value)?;
+                self.completion_timeout = positive(time);
+            }
             "imqAckOnProduce" => self.ack_on_produce = choice("imqAckOnProduce", value)?,
             "imqAckOnAcknowledge" => {
                 self.ack_on_acknowledge = choice("imqAckOnAcknowledge", value)?;
@@ -194,6 +213,13 @@ impl Settings {
             }
             "imqPortMapperSoTimeout" => {
                 self.port_mapper_timeout = positive(millis("imqPortMapperSoTimeout", value)?);
+            }
+            "imqQueueBrowserMaxMessagesPerRetrieve" => {
+                let name = "imqQueueBrowserMaxMessagesPerRetrieve";
+                self.browse_batch = number(name, value, 1, BROWSE_BATCH_MAX)?;
+            }
+            "imqQueueBrowserRetrieveTimeout" => {
+                self.browse_timeout = positive(millis("imqQueueBrowserRetrieveTimeout", value)?);
             }
             "imqOnMessageExceptionRedeliveryAttempts" => {
                 let name = "imqOnMessageExceptionRedeliveryAttempts";

@@ -312,6 +312,8 @@ impl Peer {
                 self.windows.push(agreed);
                 reply.long("JMQConsumerID", id).int("JMQSize", agreed)
             }
+            // Always the same number: a test that looks knows it.
+            PacketType::START_TRANSACTION => reply.long("JMQTransactionID", 7),
             PacketType::DELETE_CONSUMER => {
                 let id = table.long("JMQConsumerID").unwrap().unwrap_or(0);
                 reply.long("JMQConsumerID", id)

@@ -1,0 +1,274 @@
+//! Asynchronous sends: who waits for their replies, and runs what the application left.
+//!
+//! The sender goes on at once. A thread of the session's own, started with the first such send,
+//! waits for the replies in the order of the sends, like any thread that waits: it may be the one
+//! that reads the socket. So completions run one at a time and in order, never on the sender's
+//! thread, and never while somebody holds anything.
+//!
+//! ```text
+//!  send_async: open += 1 -> reply announced to the reader -> packet written -> line
+//!  thread:     line -> await reply -> run the completion -> open -= 1 -> wake who waits for that
+//! ```
+//!
+//! # Invariants
+//! - Each send that was accepted is completed once: with the broker's word, with the time limit,
+//!   or with the reason of the connection's end.
+//! - The thread ends only when the session closes and no send is open.
+//!
+//! # Ordering
+//! `open` is counted up before the session's closing flag is looked at, and the thread looks at the
+//! flag before the count, with a `SeqCst` fence between on both sides: no send is accepted that the
+//! thread does not see.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use super::{
+    clock,
+    core::{Core, check},
+    error::{RequestError, SendError},
+    links::{Awaited, Command},
+    listening::{self, Role},
+    session_state::SessionShared,
+};
+use crate::{
+    message::Message,
+    proto::client::ConnectionError,
+    sync::{Arc, AtomicBool, AtomicUsize, Inbox, Ordering, Queue, Signal, fence},
+    wire::MessageId,
+};
+
+/// Asynchronous sends of one session that may be open at one time; more wait.
+const OPEN_MAX: usize = 1000;
+
+/// What an application left to be run.
+pub(super) type Call = Box<dyn FnOnce(Result<Message, SendError>) + Send>;
+
+/// The asynchronous sends of one session.
+#[derive(Debug)]
+pub(super) struct Completions {
+    line: Inbox<Pending>,
+    /// Sends whose completion has not returned.
+    open: AtomicUsize,
+    /// Where the thread sleeps; woken by replies, new sends and the session's end.
+    signal: Arc<Signal>,
+    /// Woken when a completion has returned.
+    returned: Signal,
+    has_thread: AtomicBool,
+    /// One place, until somebody joins it.
+    thread: Queue<JoinHandle<()>>,
+}
+
+/// One send whose reply is waited for.
+struct Pending {
+    message: Message,
+    /// The id under which it was sent.
+    sent: MessageId,
+    reply: Reply,
+    deadline: Option<Instant>,
+    call: Call,
+}
+
+/// Where a reply will be found.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) id: i64,
+    awaited: Arc<Awaited>,
+}
+
+impl std::fmt::Debug for Pending {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pending").field("reply", &self.reply).finish_non_exhaustive()
+    }
+}
+
+impl Completions {
+    pub(super) fn new() -> Self {
+        Self {
+            line: Inbox::new(),
+            open: AtomicUsize::new(0),
+            signal: Arc::new(Signal::new()),
+            returned: Signal::new(),
+            has_thread: AtomicBool::new(false),
+            thread: Queue::new(1),
+        }
+    }
+
+    /// Wakes the thread, to see that the session closes.
+    pub(super) fn wake(&self) {
+        self.signal.wake_all();
+    }
+
+    /// Waits until the thread has ended, if there is one: the session closes.
+    pub(super) fn join(&self, core: &Core) {
+        if let Some(thread) = self.thread.pop() {
+            core.nudge_reader();
+            // Its panic would have been reported by the panic hook.
+            let _ended = thread.join();
+        }
+    }
+
+    /// Announces to the reader that somebody waits for a reply; before its request is sent.
+    pub(super) fn announce(&self, core: &Core) -> Reply {
+        let awaited = Arc::new(Awaited::new(Arc::clone(&self.signal)));
+        let id = core.replies.next_elsewhere();
+        core.command(Command::AwaitReply { reply_id: id, awaited: Arc::clone(&awaited) });
+        Reply { id, awaited }
+    }
+
+    /// Hands a send that was written over to the thread.
+    pub(super) fn add(
+        &self,
+        core: &Core,
+        message: Message,
+        sent: MessageId,
+        reply: Reply,
+        call: Call,
+    ) {
+        let deadline = clock::deadline_after(core.settings.completion_timeout);
+        self.line.push(Pending { message, sent, reply, deadline, call });
+        self.signal.wake_all();
+    }
+
+    /// A send was completed, or not made after all.
+    pub(super) fn close_one(&self) {
+        // Release: what the completion did comes before what a waiter does next.
+        self.open.fetch_sub(1, Ordering::Release);
+        self.returned.wake_all();
+    }
+
+    fn open(&self) -> usize {
+        // Acquire: pairs with `close_one`.
+        self.open.load(Ordering::Acquire)
+    }
+}
+
+impl SessionShared {
+    /// Makes room for one asynchronous send, and sees to it that there is a thread.
+    pub(super) fn open_send(self: &Arc<Self>) -> Result<(), RequestError> {
+        let completions = &self.completions;
+        // A completion that sends would wait for itself.
+        if !listening::in_completion(self.key()) {
+            while completions.open() >= OPEN_MAX {
+                completions.returned.sleep_unless(|| completions.open() < OPEN_MAX, None);
+            }
+        }
+        // Relaxed: the fence orders it.
+        completions.open.fetch_add(1, Ordering::Relaxed);
+        // SeqCst fence: see the module's text.
+        fence(Ordering::SeqCst);
+        let outcome = self.check_open().and_then(|()| self.start_completing());
+        if outcome.is_err() {
+            completions.close_one();
+        }
+        outcome
+    }
+
+    fn start_completing(self: &Arc<Self>) -> Result<(), RequestError> {
+        let completions = &self.completions;
+        // AcqRel: forbids that two senders both start the thread.
+        if completions.has_thread.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let session = Arc::clone(self);
+        let started = thread::Builder::new()
+            .name("tidegate-completions".to_owned())
+            .spawn(move || session.complete_all());
+        match started {
+            Ok(thread) => {
+                let pushed = completions.thread.push(thread);
+                debug_assert!(pushed.is_ok(), "one thread is started");
+                Ok(())
+            }
+            Err(error) => {
+                // Release: the next sender tries again.
+                completions.has_thread.store(false, Ordering::Release);
+                Err(ConnectionError::Socket(error.kind()).into())
+            }
+        }
+    }
+
+    /// Waits until no asynchronous send of the session is open.
+    pub(super) fn await_completions(&self) {
+        let completions = &self.completions;
+        while completions.open() > 0 {
+            completions.returned.sleep_unless(|| completions.open() == 0, None);
+        }
+    }
+
+    fn complete_all(&self) {
+        while let Some(pending) = self.next_pending() {
+            self.complete(pending);
+        }
+    }
+
+    /// The next send in line; `None` when the session closes and none is open.
+    fn next_pending(&self) -> Option<Pending> {
+        let completions = &self.completions;
+        let look = || {
+            if let Some(pending) = completions.line.pop() {
+                return Some(Some(pending));
+            }
+            if !self.is_closing() {
+                return None;
+            }
+            // SeqCst fence: see the module's text.
+            fence(Ordering::SeqCst);
+            (completions.open() == 0).then_some(None)
+        };
+        loop {
+            match self.core.wait(&completions.signal, None, look) {
+                Ok(Some(found)) => return found,
+                Ok(None) => {}
+                // The connection is lost: there is nothing to read, and what is open still is to
+                // be completed.
+                Err(_reason) => {
+                    let mut found = None;
+                    let stop = || {
+                        found = look();
+                        found.is_some()
+                    };
+                    completions.signal.sleep_unless(stop, None);
+                    if let Some(found) = found {
+                        return found;
+                    }
+                }
+            }
+        }
+    }
+
+    fn complete(&self, pending: Pending) {
+        let Pending { mut message, sent, reply, deadline, call } = pending;
+        let core = &self.core;
+        let kind = message.kind().packet_type();
+        let ready = || reply.awaited.reply.pop();
+        let outcome = match core.wait(&self.completions.signal, deadline, ready) {
+            Ok(Some(packet)) => check(kind, packet).map(|_reply| ()),
+            Ok(None) => {
+                core.command(Command::ForgetReply(reply.id));
+                Err(RequestError::TimedOut {
+                    request: kind,
+                    waited: core.settings.completion_timeout.unwrap_or(Duration::MAX),
+                    setting: "imqAsyncSendCompletionWaitTimeout",
+                })
+            }
+            Err(reason) => Err(reason.into()),
+        };
+        let outcome = match outcome {
+            Ok(()) => {
+                message.set_id(sent);
+                Ok(message)
+            }
+            Err(cause) => Err(SendError::new(message, cause)),
+        };
+        let place = self.place(Role::Completion);
+        let run = || listening::run(place, || call(outcome));
+        if catch_unwind(AssertUnwindSafe(run)).is_err() {
+            tracing::warn!(session = self.id, "the completion of an asynchronous send panicked");
+        }
+        self.completions.close_one();
+    }
+}
