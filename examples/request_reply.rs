@@ -10,8 +10,8 @@ use std::{
 
 use tidegate::{
     broker::Broker,
-    client::{AcknowledgeMode, Connection, ConnectionFactory, Consumer, Producer},
-    message::{DeliveryMode, Destination, DestinationKind, Message},
+    client::{AcknowledgeMode, Connection, ConnectionFactory, Consumer, Producer, Requestor},
+    message::{DeliveryMode, Destination, Message},
 };
 
 const REQUESTS: usize = 20_000;
@@ -32,18 +32,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let connection = factory.create_connection()?;
     connection.start()?;
     let session = connection.create_session(AcknowledgeMode::DupsOk)?;
-    let inbox = session.create_temporary(DestinationKind::Queue)?;
-    let consumer = session.create_consumer(&inbox)?;
-    let mut producer = session.create_producer(&Destination::queue("echo")?)?;
-    producer.set_delivery_mode(DeliveryMode::NonPersistent);
+    let mut requestor = Requestor::new(&session, &Destination::queue("echo")?)?;
+    requestor.producer().set_delivery_mode(DeliveryMode::NonPersistent);
     let body = vec![b'x'; 1024];
     let mut times: Vec<Duration> = Vec::with_capacity(REQUESTS);
     for _ in 0..REQUESTS {
         let begun = Instant::now();
-        let mut request = Message::bytes(body.clone());
-        request.set_reply_to(Some(inbox.clone()));
-        producer.send(request)?;
-        let reply = consumer.receive()?.ok_or("the consumer was closed")?;
+        let reply = requestor.request(Message::bytes(body.clone()))?;
         times.push(begun.elapsed());
         assert_eq!(reply.body_bytes()?.len(), body.len());
     }

@@ -11,7 +11,7 @@ use tidegate::{
     broker::Broker,
     client::{
         AcknowledgeMode, ConnectError, Connection, ConnectionError, ConnectionFactory, Consumer,
-        ConsumerOptions, ReceiveError, Session,
+        ConsumerOptions, ExchangeError, ReceiveError, Requestor, Session,
     },
     message::{Body, DeliveryMode, Destination, DestinationKind, MapBody, Message},
 };
@@ -201,6 +201,54 @@ fn requests_are_answered_over_a_temporary_queue_by_a_listener_on_another_connect
     consumer.close().unwrap();
     session.delete_temporary(&inbox).unwrap();
     client.close().unwrap();
+    server.close().unwrap();
+}
+
+#[test]
+fn a_requestor_gets_the_reply_to_its_own_request_and_not_a_late_one() {
+    let broker = broker(1);
+    let server = connect(&broker);
+    let serving = server.create_session(AcknowledgeMode::Auto).unwrap();
+    let replies = serving.create_anonymous_producer().unwrap();
+    let listener = serving.create_consumer(&queue("ask")).unwrap();
+    let mut late: Option<Message> = None;
+    listener
+        .set_listener(move |request| {
+            if text(&request) == "wait" {
+                late = Some(request);
+                return;
+            }
+            for request in late.take().into_iter().chain([request]) {
+                let mut reply = Message::text(format!("re {}", text(&request)));
+                // As a service does that keeps to what it is told.
+                let own = request.correlation_id().map(std::borrow::Cow::into_owned);
+                let told = own.or_else(|| request.message_id());
+                reply.set_correlation_id(told.as_deref()).unwrap();
+                replies.send_to(request.reply_to().unwrap(), reply).unwrap();
+            }
+        })
+        .unwrap();
+    let client = connect(&broker);
+    let session = client.create_session(AcknowledgeMode::Auto).unwrap();
+    let mut requestor = Requestor::new(&session, &queue("ask")).unwrap();
+    requestor.producer().set_delivery_mode(DeliveryMode::NonPersistent);
+    let short = Duration::from_millis(50);
+    assert!(requestor.request_timeout(Message::text("wait"), short).unwrap().is_none());
+    assert_eq!(text(&requestor.request(Message::text("now")).unwrap()), "re now");
+    let mut own = Message::text("own");
+    own.set_correlation_id(Some("mine")).unwrap();
+    assert_eq!(text(&requestor.request(own).unwrap()), "re own");
+    requestor.close().unwrap();
+    let other = client.create_session(AcknowledgeMode::DupsOk).unwrap();
+    let mut requestor = Requestor::new(&other, &queue("ask")).unwrap();
+    let closer = thread::spawn(move || {
+        // Not before it waits; how long that takes does not matter, only that it is tried.
+        thread::park_timeout(short);
+        client.close().unwrap();
+    });
+    let ended = requestor.request(Message::text("wait"));
+    assert!(matches!(ended, Err(ExchangeError::Closed)), "{ended:?}");
+    closer.join().unwrap();
     server.close().unwrap();
 }
 

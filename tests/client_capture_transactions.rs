@@ -9,11 +9,12 @@ mod scripted;
 
 use std::time::Duration;
 
-use replay::replay;
+use replay::{recording_without, replay, replay_lines};
 use scripted::{DEADLINE, queue};
 use tidegate::{
-    client::{AcknowledgeMode, Consumer},
+    client::{AcknowledgeMode, Consumer, XaCommit, XaEnd, XaStart, XaVote, Xid},
     message::{Destination, Message},
+    wire::PacketType,
 };
 
 const SHORT: Duration = Duration::from_millis(20);
@@ -132,5 +133,51 @@ fn closing_sessions_is_said_as_the_java_client_says_it() {
         automatic.close().unwrap();
         connection.close().unwrap();
         (consumer, other)
+    });
+}
+
+#[test]
+fn distributed_transactions_are_said_as_the_java_client_says_them() {
+    // The Java client asks for a number to tell its resource managers apart by; we have no use for
+    // one.
+    let lines = recording_without("xa_transactions.jsonl", &[PacketType::GENERATE_UID]);
+    replay_lines(lines, |factory| {
+        let xid =
+            |n: u8| Xid::new(4660, &[b'g', b't', b'x', 0, 0, 0, 0, n], &[b'b', b'q', n]).unwrap();
+        let connection = factory.create_connection().unwrap();
+        let xa = connection.create_xa_session().unwrap();
+        let (session, resource) = (xa.session(), xa.resource());
+        let queue = queue("cap.q.xa");
+        let producer = session.create_producer(&queue).unwrap();
+        connection.start().unwrap();
+        resource.start(&xid(1), XaStart::New).unwrap();
+        producer.send(Message::text("m0")).unwrap();
+        resource.end(&xid(1), XaEnd::Success).unwrap();
+        assert_eq!(resource.prepare(&xid(1)).unwrap(), XaVote::Ready);
+        assert_eq!(resource.recover().unwrap(), [xid(1)]);
+        resource.commit(&xid(1), XaCommit::Prepared).unwrap();
+        resource.start(&xid(2), XaStart::New).unwrap();
+        producer.send(Message::text("m1")).unwrap();
+        resource.end(&xid(2), XaEnd::Success).unwrap();
+        resource.commit(&xid(2), XaCommit::OnePhase).unwrap();
+        let consumer = session.create_consumer(&queue).unwrap();
+        resource.start(&xid(3), XaStart::New).unwrap();
+        assert_eq!(text(&next(&consumer)), "m0");
+        resource.end(&xid(3), XaEnd::Success).unwrap();
+        resource.rollback(&xid(3)).unwrap();
+        resource.start(&xid(4), XaStart::New).unwrap();
+        for (wanted, times) in [("m0", 2), ("m1", 1)] {
+            let message = next(&consumer);
+            assert_eq!((text(&message).as_str(), message.delivery_count()), (wanted, Some(times)));
+        }
+        resource.end(&xid(4), XaEnd::Success).unwrap();
+        assert_eq!(resource.prepare(&xid(4)).unwrap(), XaVote::Ready);
+        resource.commit(&xid(4), XaCommit::Prepared).unwrap();
+        resource.start(&xid(5), XaStart::New).unwrap();
+        producer.send(Message::text("never")).unwrap();
+        resource.end(&xid(5), XaEnd::Fail).unwrap();
+        resource.rollback(&xid(5)).unwrap();
+        connection.close().unwrap();
+        (xa, producer, consumer)
     });
 }

@@ -253,3 +253,62 @@ fn a_message_larger_than_the_sockets_buffers_arrives_whole_between_small_ones() 
     connection.close().unwrap();
     broker.join();
 }
+
+#[test]
+fn credit_that_comes_unasked_replaces_what_was_left_and_zero_stops() {
+    let broker = Scripted::start(|peer| {
+        peer.login();
+        let resume = |peer: &mut scripted::Peer, credit: i32| {
+            let packet = PacketBuilder::new(PacketType::RESUME_FLOW)
+                .long("JMQProducerID", peer.producers[0])
+                .int("JMQSize", credit);
+            peer.send(packet);
+        };
+        let first = peer.serve_until(PacketType::TEXT_MESSAGE);
+        assert!(!first.header().flags.contains(Flags::CONSUMER_FLOW));
+        // Of a thousand, nothing is left when the reply comes.
+        resume(peer, 0);
+        peer.answer(&first);
+        assert!(peer.packet_within(Duration::from_millis(30)).is_none(), "sent without credit");
+        resume(peer, 1);
+        let second = peer.serve_until(PacketType::TEXT_MESSAGE);
+        assert!(second.header().flags.contains(Flags::CONSUMER_FLOW));
+        // For a producer that nobody here has: of no consequence.
+        let packet = PacketBuilder::new(PacketType::RESUME_FLOW);
+        peer.send(packet.long("JMQProducerID", 1).int("JMQSize", 0));
+        resume(peer, -1);
+        peer.answer(&second);
+        let third = peer.serve_until(PacketType::TEXT_MESSAGE);
+        assert!(!third.header().flags.contains(Flags::CONSUMER_FLOW));
+        peer.answer(&third);
+        peer.serve_to_the_end();
+    });
+    let connection = broker.connect();
+    let producer = producer(&connection, DeliveryMode::Persistent);
+    for n in 0..3 {
+        producer.send(Message::text(n.to_string())).unwrap();
+    }
+    connection.close().unwrap();
+    broker.join();
+}
+
+#[test]
+fn a_broker_without_memory_holds_everybody_back_from_the_login_on() {
+    let style = Style { connection_credit: Some(0), ..Style::default() };
+    let broker = Scripted::start_with(style, |peer| {
+        peer.login();
+        let last = peer.serve_until(PacketType::ADD_PRODUCER);
+        peer.answer(&last);
+        assert!(peer.packet_within(Duration::from_millis(30)).is_none(), "sent without credit");
+        peer.send(PacketBuilder::new(PacketType::RESUME_FLOW).int("JMQSize", 1));
+        let sent = peer.serve_until(PacketType::TEXT_MESSAGE);
+        assert!(sent.header().flags.contains(Flags::FLOW_PAUSED));
+        assert!(!sent.header().flags.contains(Flags::CONSUMER_FLOW));
+        peer.serve_to_the_end();
+    });
+    let connection = broker.connect();
+    let producer = producer(&connection, DeliveryMode::NonPersistent);
+    producer.send(Message::text("x")).unwrap();
+    connection.close().unwrap();
+    broker.join();
+}

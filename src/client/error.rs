@@ -5,7 +5,10 @@
 
 use std::time::Duration;
 
-pub use crate::proto::client::ConnectionError;
+pub use crate::proto::{
+    client::ConnectionError,
+    transaction::{Xid, XidError},
+};
 use crate::{
     message::{Message, MessageError},
     setting::SettingError,
@@ -267,6 +270,60 @@ pub enum BrowseError {
         /// How long was waited.
         waited: Duration,
     },
+}
+
+/// A transaction manager's request about a branch failed.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum XaError {
+    /// Nobody knows the branch: the session if there is no cause, else the broker.
+    #[error("there is no branch {xid}")]
+    UnknownBranch {
+        /// The branch.
+        xid: Box<Xid>,
+        /// What the broker said.
+        #[source]
+        cause: Option<RequestError>,
+    },
+    /// There is a branch of this name already.
+    #[error("there is a branch {xid} already")]
+    DuplicateBranch {
+        /// The branch.
+        xid: Box<Xid>,
+        /// What the broker said.
+        #[source]
+        cause: RequestError,
+    },
+    /// The branch is in no state for that; the text says which it is in.
+    #[error("not now for branch {xid}: {problem}")]
+    Protocol {
+        /// The branch.
+        xid: Box<Xid>,
+        /// What is in the way.
+        problem: String,
+    },
+    /// The broker's list of branches has one that is none.
+    #[error("the broker listed a branch that cannot be read")]
+    Malformed(#[from] XidError),
+    /// The request to the broker failed.
+    #[error("the request about the branch failed")]
+    Request(#[from] RequestError),
+}
+
+impl XaError {
+    /// The number that the XA interface has for it: −4 no such branch (`XAER_NOTA`), −8 duplicate
+    /// (`XAER_DUPID`), −6 wrong state (`XAER_PROTO`), −7 the broker is gone (`XAER_RMFAIL`), −3
+    /// anything else (`XAER_RMERR`).
+    #[must_use]
+    pub const fn code(&self) -> i32 {
+        match self {
+            Self::UnknownBranch { .. } => -4,
+            Self::DuplicateBranch { .. } => -8,
+            Self::Protocol { .. } => -6,
+            Self::Request(RequestError::Connection(_)) => -7,
+            Self::Malformed(_) | Self::Request(_) => -3,
+        }
+    }
 }
 
 /// A request to a service got no reply.

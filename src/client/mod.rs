@@ -1,7 +1,18 @@
 //! The client: connections, sessions, producers and consumers, with blocking calls.
 //!
 //! A [`ConnectionFactory`] makes a [`Connection`], a connection a [`Session`], a session a
-//! [`Producer`] or [`Consumer`]. What is not obvious:
+//! [`Producer`] or [`Consumer`].
+//!
+//! | for | there is |
+//! | --- | --- |
+//! | when received messages count as done | [`AcknowledgeMode`], [`Session::acknowledge`], [`Session::recover`] |
+//! | all or nothing | [`Session::commit`], [`Session::rollback`]; [`XaSession`] for a transaction manager |
+//! | some messages of a queue or topic, or keeping them | [`ConsumerOptions`], [`Session::unsubscribe`] |
+//! | looking without taking | [`Browser`] |
+//! | a question and its answer | [`Requestor`], [`Session::create_temporary`] |
+//! | sending without waiting | [`Producer::send_async`] |
+//!
+//! What is not obvious:
 //!
 //! - A thread that waits reads the connection's socket itself, so a request and its reply cross no
 //!   other thread. Several waiting threads take turns; see [`Consumer::receive`].
@@ -36,13 +47,15 @@ mod session_state;
 mod settings;
 mod socket;
 mod stamp;
+mod xa;
 
 pub use browser::{Browse, Browser};
 pub use connection::Connection;
 pub use consumer::Consumer;
 pub use error::{
     AcknowledgeError, AttemptError, BrowseError, ConfigError, ConnectError, ConnectionError,
-    ExchangeError, ReceiveError, RequestError, SendCause, SendError, SessionError,
+    ExchangeError, ReceiveError, RequestError, SendCause, SendError, SessionError, XaError, Xid,
+    XidError,
 };
 pub use factory::ConnectionFactory;
 pub use options::ConsumerOptions;
@@ -50,3 +63,4 @@ pub use producer::Producer;
 pub use requestor::Requestor;
 pub use session::{AcknowledgeMode, Session};
 pub use settings::AddressListBehavior;
+pub use xa::{XaCommit, XaEnd, XaResource, XaSession, XaStart, XaVote};

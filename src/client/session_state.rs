@@ -14,6 +14,7 @@ use super::{
     output::Push,
     producer::ProducerShared,
     session::AcknowledgeMode,
+    xa::Branch,
 };
 use crate::{
     message::Destination,
@@ -40,6 +41,8 @@ pub(super) struct SessionShared {
     producers: Snapshot<Vec<Arc<ProducerShared>>>,
     /// The transaction that sends and acknowledgements belong to; 0 for none.
     pub(super) transaction: AtomicU64,
+    /// Branches of distributed transactions that were begun here and are not settled.
+    pub(super) branches: Snapshot<Vec<Branch>>,
     /// Nothing is handed out: messages are on their way back to the broker.
     pub(super) recovering: AtomicBool,
     closing: AtomicBool,
@@ -63,6 +66,7 @@ impl SessionShared {
             consumers: Snapshot::new(Vec::new()),
             producers: Snapshot::new(Vec::new()),
             transaction: AtomicU64::new(0),
+            branches: Snapshot::new(Vec::new()),
             recovering: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             finished: AtomicBool::new(false),
@@ -250,11 +254,20 @@ impl SessionShared {
 
     /// The last message of a consumer that was handed out and is not settled.
     fn last_seen(&self, consumer: i64) -> Option<LastSeen> {
+        let of = |blocks: &[Block]| {
+            blocks.iter().rfind(|block| block.consumer == consumer).map(|block| block.message)
+        };
         let blocks = self.link.acks.take_all();
-        let last = blocks.iter().rfind(|block| block.consumer == consumer).copied();
+        let last = of(&blocks);
         self.link.acks.put_back(blocks);
-        let in_transaction = self.mode == AcknowledgeMode::Transacted;
-        last.map(|block| LastSeen { message: block.message, in_transaction })
+        let in_branch =
+            || self.branches.read(|all| all.iter().rev().find_map(|branch| of(&branch.seen)));
+        // Automatic sessions note nothing outside of branches.
+        let noted = matches!(self.mode, AcknowledgeMode::Transacted | AcknowledgeMode::Auto);
+        match last {
+            Some(message) => Some(LastSeen { message, in_transaction: noted }),
+            None => in_branch().map(|message| LastSeen { message, in_transaction: true }),
+        }
     }
 
     /// Waits until no listener runs, of this consumer or of any. Not from within one: it would

@@ -8,5 +8,5 @@ pub mod broker_in;
 pub mod broker_out;
 #[cfg(feature = "client")]
 pub mod client;
-#[cfg(feature = "broker")]
+#[cfg(any(feature = "broker", feature = "client"))]
 pub mod transaction;

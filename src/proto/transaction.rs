@@ -93,6 +93,12 @@ impl Xid {
         out
     }
 
+    /// The format.
+    #[must_use]
+    pub const fn format(&self) -> i32 {
+        self.format
+    }
+
     /// The global name.
     #[must_use]
     pub fn global(&self) -> &[u8] {
