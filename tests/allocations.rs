@@ -8,6 +8,8 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
+#[cfg(feature = "broker")]
+use tidegate::selector::{Dialect, Selector};
 use tidegate::{
     message::{Destination, Message, Origin},
     wire::{
@@ -153,4 +155,34 @@ fn deliveries_and_replies_are_written_without_allocating() {
     });
     assert_eq!(count, 0);
     assert!(tail.len() > 1024 && out.len() > 170);
+}
+
+#[test]
+#[cfg(feature = "broker")]
+fn selecting_a_message_allocates_nothing() {
+    let mut message = Message::text("body");
+    message.set_destination(Destination::queue("orders").unwrap());
+    // Written in Java's form of UTF-8, which is not plain.
+    message.set_property("name", "a\0😀%").unwrap().set_property("n", 7_i32).unwrap();
+    message.set_property("d", 1.5_f64).unwrap().set_correlation_id(Some("c")).unwrap();
+    let packet = message.encode(&Origin::default()).unwrap().finish();
+    let deep = "1 = (0 + ".repeat(60) + "n" + &")".repeat(60);
+    let many: String = (0..100).map(|n| format!("n{n} = 1 OR ")).collect();
+    let selectors = [
+        ("n = 7 AND name LIKE 'a__!%' ESCAPE '!'", true),
+        ("name = 'a\0😀%' AND name <> 'b' AND name NOT IN ('x', 'y')", true),
+        ("JMSMessageID LIKE 'ID:%' AND JMSCorrelationID = 'c' AND JMSType IS NULL", true),
+        ("JMSDeliveryMode = 'PERSISTENT' AND JMSPriority BETWEEN 4 AND 4.5", true),
+        ("name < 1 OR n = 7", false),
+        ("name LIKE '%a%b%'", false),
+        (&deep, false),
+        (&(many + "n = 7"), true),
+    ];
+    for dialect in [Dialect::Jms, Dialect::Reference] {
+        for (text, expected) in selectors {
+            let selector = Selector::parse(text, dialect).unwrap();
+            let (count, matches) = allocations(|| selector.matches(&packet));
+            assert_eq!((count, matches), (0, expected), "{text}");
+        }
+    }
 }

@@ -28,7 +28,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("client", ABOVE_REACTOR),
     ("channel", ABOVE_REACTOR),
     ("telemetry", &["sync"]),
-    ("fuzzing", &["wire", "message", "proto", "reactor", "broker", "client"]),
+    ("fuzzing", &["wire", "message", "selector", "proto", "reactor", "broker", "client"]),
     ("internals", &["sync", "proto", "wire", "reactor"]),
 ];
 const REACTOR: &[&str] =

@@ -6,10 +6,14 @@
 #[cfg(feature = "broker")]
 mod broker_ops;
 mod decode_packet;
+#[cfg(feature = "broker")]
+mod selector;
 
 #[cfg(feature = "broker")]
 pub use broker_ops::broker_ops;
 pub use decode_packet::decode_packet;
+#[cfg(feature = "broker")]
+pub use selector::selector;
 
 #[cfg(test)]
 mod tests {
@@ -43,5 +47,10 @@ mod tests {
     #[test]
     fn decode_packet_holds_for_its_seeds() {
         replay("decode_packet", super::decode_packet);
+    }
+    #[test]
+    #[cfg(feature = "broker")]
+    fn selector_holds_for_its_seeds() {
+        replay("selector", super::selector);
     }
 }

@@ -1,6 +1,8 @@
 //! Messages to select from, and tables of what selectors make of them.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "each test uses its part")]
 
+pub mod tree;
+
 use tidegate::{
     message::{Destination, Message, Origin},
     selector::{Dialect, Selector},
