@@ -115,8 +115,8 @@ pub mod internals {
         //! The facade over what threads share, and what is built from it alone.
         pub use crate::sync::{
             Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Entered, Gate, Helm, Inbox, Lanes,
-            Mailbox, Ordering, Queue, Signal, Snapshot, UnsafeCell, Wake, block_on, broken, edge,
-            fence, fence_edge, sized, spin,
+            Mailbox, Ordering, Queue, Signal, Snapshot, UnsafeCell, Waiting, Wake, block_on,
+            broken, edge, fence, fence_edge, sized, spin,
         };
     }
 }

@@ -189,10 +189,11 @@ impl Destination {
         self.owner.store(0, Ordering::Relaxed);
     }
 
-    /// Whether its connection is gone.
-    fn is_orphan(&self) -> bool {
+    /// Whether its connection is gone; from then on nobody adopts it any more.
+    fn is_left_to_die(&self) -> bool {
         // Relaxed: as above.
-        self.owner.load(Ordering::Relaxed) == 0
+        let (none, nobody) = (0, u64::MAX);
+        self.owner.compare_exchange(none, nobody, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// Makes room for one more producer; `false` if there is none.
@@ -459,7 +460,7 @@ impl Destination {
         let over = |since: i64| turn.wall_ms - since >= turn.shared.reap_time_ms();
         let is_idle = state.idle_since.is_some_and(over);
         let is_lost = state.orphan_until.is_some_and(|until| until <= turn.wall_ms);
-        if is_idle || is_lost && self.is_orphan() {
+        if is_idle || is_lost && self.is_left_to_die() {
             self.destroy(state, turn);
         }
     }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use crate::{
     proto::broker_in::Greeting,
-    sync::{Arc, AtomicUsize, Inbox, Ordering},
+    sync::{Arc, Waiting},
     wire::Status,
 };
 
@@ -55,8 +55,7 @@ pub(super) struct Shared {
     pub dmq: Arc<Destination>,
     /// Connections that wait for credit until there is memory for it, each at most once: they send
     /// nothing meanwhile.
-    starved: Inbox<Arc<Output>>,
-    starving: AtomicUsize,
+    pub starved: Waiting<Arc<Output>>,
     broker_session: i64,
     address_list: String,
 }
@@ -87,8 +86,7 @@ impl Shared {
             coordinator: Coordinator::new(Limits::new(messages, acks)),
             memory: Memory::new(config.memory_max, config.messages_max, config.total_bytes_max),
             dmq,
-            starved: Inbox::new(),
-            starving: AtomicUsize::new(0),
+            starved: Waiting::default(),
             config,
             accounts,
             connections: Connections::default(),
@@ -132,24 +130,6 @@ impl Shared {
     /// How long an auto-created destination stays that nobody uses, in milliseconds.
     pub(super) fn reap_time_ms(&self) -> i64 {
         i64::try_from(self.config.autocreate_reap_time.as_millis()).unwrap_or(i64::MAX)
-    }
-
-    /// A connection gets its credit when there is memory again.
-    pub(super) fn starve(&self, output: Arc<Output>) {
-        self.starved.push(output);
-        // Relaxed: a hint that is looked at at the end of every turn.
-        self.starving.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// The connections that get credit now, because there is memory again.
-    pub(super) fn fed(&self) -> Vec<Arc<Output>> {
-        // Relaxed: see `starve`.
-        if self.starving.load(Ordering::Relaxed) == 0 || self.memory.credit() == 0 {
-            return Vec::new();
-        }
-        let fed: Vec<_> = std::iter::from_fn(|| self.starved.pop()).collect();
-        self.starving.fetch_sub(fed.len(), Ordering::Relaxed);
-        fed
     }
 }
 

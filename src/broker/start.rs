@@ -287,7 +287,8 @@ pub struct DestinationSnapshot {
     pub name: String,
     /// Queue or topic.
     pub kind: Kind,
-    /// Messages in it, waiting or not yet acknowledged. A topic counts one for each subscription.
+    /// Messages in it, waiting or not yet acknowledged. A topic counts one once, however many
+    /// subscriptions have it.
     pub messages: u64,
     /// Its consumers, in the order they came.
     pub consumers: Vec<ConsumerSnapshot>,

@@ -235,7 +235,7 @@ impl<'a> Turn<'a> {
         let shared = self.shared;
         let credit = shared.memory.credit();
         if credit == 0 {
-            return shared.starve(Arc::clone(output));
+            return shared.starved.wait(Arc::clone(output));
         }
         let packet = PacketBuilder::new(PacketType::RESUME_FLOW)
             .int("JMQSize", credit)
@@ -262,10 +262,11 @@ impl<'a> Turn<'a> {
             if std::mem::take(&mut self.carry.coordinate) {
                 self.shared.coordinator.enter(&mut self);
             }
-            for output in self.shared.fed() {
-                self.credit_connection(&output);
-            }
-            if self.carry.destinations.is_empty() && self.carry.outputs.is_empty() {
+            let shared = self.shared;
+            let fed = shared.starved.take_if(|| shared.memory.credit() > 0);
+            fed.iter().for_each(|output| self.credit_connection(output));
+            if self.carry.destinations.is_empty() && self.carry.outputs.is_empty() && fed.is_empty()
+            {
                 break;
             }
             // Outputs touched while these are flushed are flushed in the next round.

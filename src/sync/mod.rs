@@ -16,6 +16,7 @@ mod mailbox;
 mod queue;
 mod snapshot;
 mod wait;
+mod waiting;
 
 pub use canary::{broken, edge, fence_edge, order_edge};
 pub use cell::UnsafeCell;
@@ -26,6 +27,7 @@ pub use mailbox::{Mailbox, Wake};
 pub use queue::{Inbox, Queue};
 pub use snapshot::Snapshot;
 pub use wait::{block_on, hint, modelled, set_hint};
+pub use waiting::Waiting;
 
 pub use crossbeam_utils::CachePadded;
 pub use event_listener::{Event, EventListener};

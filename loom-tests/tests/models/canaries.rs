@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::support::Canary;
 use crate::{
     buffer, gate, helm, lanes, mailbox, pool_shared, pool_slot, pool_turn, snapshot, throttle,
-    window,
+    waiting, window,
 };
 
 /// Every canary: a file of models adds its own table here.
@@ -26,6 +26,7 @@ fn canaries() -> impl Iterator<Item = &'static Canary> {
         lanes::CANARIES,
         mailbox::CANARIES,
         snapshot::CANARIES,
+        waiting::CANARIES,
         window::CANARIES,
         buffer::CANARIES,
         throttle::CANARIES,

@@ -13,4 +13,5 @@ mod pool_turn;
 mod snapshot;
 mod support;
 mod throttle;
+mod waiting;
 mod window;
