@@ -280,16 +280,15 @@ fn request_and_reply_are_said_as_the_java_client_says_them() {
         let asking = client.create_session(AcknowledgeMode::Auto).unwrap();
         let serving = server.create_session(AcknowledgeMode::Auto).unwrap();
         let requests = serving.create_consumer(&queue("cap.q.request")).unwrap();
+        let (keep, kept) = std::sync::mpsc::channel();
         requests
-            .set_listener({
-                let mut producers = Vec::new();
-                move |request| {
-                    let producer = serving.create_anonymous_producer().unwrap();
-                    let mut reply = Message::text(format!("reply to {}", text(&request)));
-                    reply.set_correlation_id(request.message_id().as_deref()).unwrap();
-                    producer.send_to(request.reply_to().unwrap(), reply).unwrap();
-                    producers.push(producer);
-                }
+            .set_listener(move |request| {
+                let producer = serving.create_anonymous_producer().unwrap();
+                let mut reply = Message::text(format!("reply to {}", text(&request)));
+                reply.set_correlation_id(request.message_id().as_deref()).unwrap();
+                producer.send_to(request.reply_to().unwrap(), reply).unwrap();
+                // Kept, as the recorded application kept it.
+                keep.send(producer).unwrap();
             })
             .unwrap();
         server.start().unwrap();
@@ -307,6 +306,6 @@ fn request_and_reply_are_said_as_the_java_client_says_them() {
         asking.delete_temporary(&inbox).unwrap();
         client.close().unwrap();
         server.close().unwrap();
-        (requests, producer)
+        (requests, producer, kept)
     });
 }

@@ -160,7 +160,7 @@ impl SessionShared {
         completions.open.fetch_add(1, Ordering::Relaxed);
         // SeqCst fence: see the module's text.
         fence(Ordering::SeqCst);
-        let outcome = self.check_open().and_then(|()| self.start_completing());
+        let outcome = self.check_not_closing().and_then(|()| self.start_completing());
         if outcome.is_err() {
             completions.close_one();
         }

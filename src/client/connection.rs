@@ -38,7 +38,6 @@ pub(super) struct ConnectionOwner {
     /// One place, until somebody joins it.
     keeper: Queue<JoinHandle<()>>,
     sessions: Snapshot<Vec<Arc<SessionShared>>>,
-    closing: AtomicBool,
     /// It was started, or has made a session.
     used: AtomicBool,
     temporaries: AtomicU64,
@@ -66,7 +65,6 @@ impl Connection {
                 core,
                 keeper,
                 sessions: Snapshot::new(Vec::new()),
-                closing: AtomicBool::new(false),
                 used: AtomicBool::new(false),
                 temporaries: AtomicU64::new(0),
             }),
@@ -182,11 +180,6 @@ impl Connection {
 }
 
 impl ConnectionOwner {
-    pub(super) fn is_closing(&self) -> bool {
-        // Acquire: pairs with `close`; what it guards is checked again by the broker.
-        self.closing.load(Ordering::Acquire)
-    }
-
     fn note_use(&self) {
         // Relaxed: it guards a setting that one thread makes before others know the connection.
         self.used.store(true, Ordering::Relaxed);
@@ -226,8 +219,7 @@ impl ConnectionOwner {
     }
 
     fn close(&self) -> Result<(), SessionError> {
-        // AcqRel: forbids that two callers both close.
-        if self.closing.swap(true, Ordering::AcqRel) {
+        if !self.core.begin_close() {
             return Ok(());
         }
         let outcome = self.say_goodbye();
@@ -252,6 +244,10 @@ impl ConnectionOwner {
         } else {
             Ok(())
         };
+        // Listeners of one session may use another, so all have returned before any is ended.
+        for session in sessions.iter() {
+            session.join_threads();
+        }
         for session in sessions.iter() {
             let closed = session.finish_close();
             outcome = outcome.and(closed);
@@ -274,8 +270,7 @@ impl ConnectionOwner {
 
 impl Drop for ConnectionOwner {
     fn drop(&mut self) {
-        // AcqRel: as in `close`.
-        if self.closing.swap(true, Ordering::AcqRel) {
+        if !self.core.begin_close() {
             return;
         }
         if self.core.lost().is_none() {

@@ -65,6 +65,8 @@ pub(super) struct Core {
     pub(super) credit: Window,
     /// Messages that wait on this connection, if `imqConnectionFlowLimitEnabled`.
     pub(super) buffered: Option<Buffer>,
+    /// Somebody closes the connection, or has.
+    closing: AtomicBool,
     lost: AtomicBool,
     reason: Snapshot<Option<ConnectionError>>,
     client_id: Snapshot<Option<String>>,
@@ -105,6 +107,7 @@ impl Core {
             helm: Helm::new(input),
             commands: Inbox::new(),
             buffered,
+            closing: AtomicBool::new(false),
             lost: AtomicBool::new(false),
             reason: Snapshot::new(None),
             sessions: Snapshot::new(Vec::new()),
@@ -388,14 +391,21 @@ impl Core {
     // ---- credit ----
 
     /// Takes the right to send one message, waiting for it if need be; says which flags it must
-    /// carry.
-    pub(super) fn take_credit(&self, producer: &ProducerLink) -> Result<Flags, RequestError> {
+    /// carry. `open` is asked once the producer's session closes: whether this thread may send all
+    /// the same, if it need not wait.
+    pub(super) fn take_credit(
+        &self,
+        producer: &ProducerLink,
+        open: impl Fn() -> bool,
+    ) -> Result<Flags, RequestError> {
+        const CLOSED: RequestError = RequestError::Closed { what: "producer" };
         loop {
             if let Some(reason) = self.lost() {
                 return Err(reason.into());
             }
-            if producer.is_closed() {
-                return Err(RequestError::Closed { what: "producer" });
+            let ending = producer.is_ending();
+            if ending && (producer.is_closed() || !open()) {
+                return Err(CLOSED);
             }
             if let Some(own) = producer.credit.try_take() {
                 if let Some(all) = self.credit.try_take() {
@@ -405,15 +415,29 @@ impl Core {
                 }
                 let _open_again = producer.credit.give_back(own);
             }
-            let open = || {
+            if ending {
+                return Err(CLOSED);
+            }
+            let ready = || {
                 let open = !producer.credit.is_paused() && !self.credit.is_paused();
-                (open || producer.is_closed()).then_some(())
+                (open || producer.is_ending()).then_some(())
             };
-            self.wait(&producer.signal, None, open)?;
+            self.wait(&producer.signal, None, ready)?;
         }
     }
 
     // ---- the end ----
+
+    /// Whether this caller is the one to close the connection.
+    pub(super) fn begin_close(&self) -> bool {
+        // AcqRel: forbids that two callers both close.
+        !self.closing.swap(true, Ordering::AcqRel)
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        // Acquire: pairs with `begin_close`; what it guards is checked again by the broker.
+        self.closing.load(Ordering::Acquire)
+    }
 
     /// The reason of the connection's end, if it has ended.
     pub(super) fn lost(&self) -> Option<ConnectionError> {

@@ -107,18 +107,38 @@ pub(super) struct ProducerLink {
     pub(super) credit: Window,
     /// The session's: where its threads sleep.
     pub(super) signal: Arc<Signal>,
+    /// Its session closes: nobody waits for credit any more.
+    ending: AtomicBool,
     closed: AtomicBool,
 }
 
 impl ProducerLink {
     pub(super) fn new(signal: Arc<Signal>) -> Self {
-        // Until the broker has said how much, nothing may be sent.
-        Self { credit: Window::new(Credit::Limited(0)), signal, closed: AtomicBool::new(false) }
+        Self {
+            // Until the broker has said how much, nothing may be sent.
+            credit: Window::new(Credit::Limited(0)),
+            signal,
+            ending: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+        }
     }
 
     pub(super) fn is_closed(&self) -> bool {
         // Acquire: as in `ConsumerLink`.
         self.closed.load(Ordering::Acquire)
+    }
+
+    /// Whether a sender without credit goes away.
+    pub(super) fn is_ending(&self) -> bool {
+        // Acquire: pairs with `end`; a sender that sees it has nothing else to see.
+        self.ending.load(Ordering::Acquire) || self.is_closed()
+    }
+
+    /// Sends those away who wait for its credit.
+    pub(super) fn end(&self) {
+        // Release: see `is_ending`.
+        self.ending.store(true, Ordering::Release);
+        self.signal.wake_all();
     }
 
     /// Marks it closed and wakes those who wait for its credit; whether this call did.

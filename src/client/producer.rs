@@ -289,7 +289,8 @@ impl Producer {
         let transaction_id = session.transaction()?;
         let origin = Origin { producer_id: Some(target.shared.id), transaction_id };
         let packet = message.encode(&origin)?;
-        Ok(packet.flags(session.core.take_credit(&target.shared.link)?))
+        let open = || session.check_open().is_ok();
+        Ok(packet.flags(session.core.take_credit(&target.shared.link, open)?))
     }
 
     fn transmit(&self, target: &Target, message: &Message) -> Result<MessageId, SendCause> {

@@ -73,7 +73,7 @@ impl Session {
         connection: &Connection,
         mode: AcknowledgeMode,
     ) -> Result<Self, SessionError> {
-        if connection.owner.is_closing() {
+        if connection.core().is_closing() {
             return Err(ConnectionError::Closed.into());
         }
         let core = Arc::clone(connection.core());
@@ -200,6 +200,25 @@ impl Session {
 
     /// Commits what was sent and received since the last commit or rollback, and begins the next
     /// transaction. Waits for asynchronous sends of the session first.
+    ///
+    /// ```no_run
+    /// # use tidegate::client::{AcknowledgeMode, ConnectionFactory};
+    /// # use tidegate::message::{Destination, Message};
+    /// # let connection = ConnectionFactory::new().create_connection()?;
+    /// # let (orders, bills) = (Destination::queue("orders")?, Destination::queue("bills")?);
+    /// let session = connection.create_session(AcknowledgeMode::Transacted)?;
+    /// let consumer = session.create_consumer(&orders)?;
+    /// let producer = session.create_producer(&bills)?;
+    /// connection.start()?;
+    /// while let Some(order) = consumer.receive()? {
+    ///     // The order is gone if and only if its bill is there.
+    ///     match producer.send(Message::text(format!("bill for {:?}", order.body_text()?))) {
+    ///         Ok(_id) => session.commit()?,
+    ///         Err(_full) => session.rollback()?,
+    ///     }
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`SessionError::IllegalState`] unless the session is [`AcknowledgeMode::Transacted`], or

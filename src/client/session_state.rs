@@ -100,8 +100,24 @@ impl SessionShared {
         self.core.started.load(Ordering::Acquire) && !self.recovering.load(Ordering::Acquire)
     }
 
-    /// An error if the session cannot make anything any more.
+    /// An error if the session cannot make anything any more. Whoever closes it waits for its
+    /// listeners, and whoever closes the connection for those of all sessions, so for these it is
+    /// open until they have returned.
     pub(super) fn check_open(&self) -> Result<(), RequestError> {
+        match self.check_not_closing() {
+            Err(RequestError::Closed { .. }) if self.is_waited_for() => Ok(()),
+            checked => checked,
+        }
+    }
+
+    /// Whether the one who closes waits for this thread's listener or completion.
+    fn is_waited_for(&self) -> bool {
+        listening::in_session(self.key())
+            || (self.core.is_closing() && listening::in_connection(self.core.key()))
+    }
+
+    /// An error if the session closes, or the connection is lost.
+    pub(super) fn check_not_closing(&self) -> Result<(), RequestError> {
         self.core.check_alive()?;
         if self.is_closing() {
             return Err(RequestError::Closed { what: "session" });
@@ -297,24 +313,29 @@ impl SessionShared {
             consumer.link.end();
         }
         for producer in self.producers.load_full().iter() {
-            let _first = producer.link.close();
+            producer.link.end();
         }
         self.link.signal.wake_all();
         self.completions.wake();
     }
 
-    /// Waits for listeners and asynchronous sends, then tells the broker in the order of the Java client.
-    pub(super) fn finish_close(&self) -> Result<(), RequestError> {
-        // AcqRel: forbids that two callers both close.
-        if self.finished.swap(true, Ordering::AcqRel) {
-            return Ok(());
-        }
+    /// Waits until the listeners and the completions of asynchronous sends have returned.
+    pub(super) fn join_threads(&self) {
         if let Some(thread) = self.thread.pop() {
             self.core.nudge_reader();
             // Its panic would have been reported by the panic hook.
             let _ended = thread.join();
         }
         self.completions.join(&self.core);
+    }
+
+    /// Waits for the session's threads, then tells the broker in the order of the Java client.
+    pub(super) fn finish_close(&self) -> Result<(), RequestError> {
+        // AcqRel: forbids that two callers both close.
+        if self.finished.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        self.join_threads();
         self.roll_back_for_good();
         let mut outcome = Ok(());
         for consumer in self.consumers.load_full().iter() {
@@ -324,8 +345,10 @@ impl SessionShared {
             }
         }
         for producer in self.producers.load_full().iter() {
-            let deleted = self.delete_producer(producer);
-            outcome = outcome.and(deleted);
+            if producer.link.close() {
+                let deleted = self.delete_producer(producer);
+                outcome = outcome.and(deleted);
+            }
         }
         let session = self.id;
         let destroyed = self
