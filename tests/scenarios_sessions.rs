@@ -446,6 +446,43 @@ fn distributed_transactions_commit_and_roll_back() {
 }
 
 #[test]
+fn what_a_listener_gets_belongs_to_the_branch_that_was_active_then() {
+    let stage = Stage::new();
+    let queue = queue("cap.q.xa.listener");
+    let xid = Xid::new(4660, b"listener", b"1").unwrap();
+    let connection = stage.connect();
+    let xa = connection.create_xa_session().unwrap();
+    let resource = xa.resource();
+    let consumer = xa.session().create_consumer(&queue).unwrap();
+    let (told, calls) = channel();
+    resource.start(&xid, XaStart::New).unwrap();
+    consumer
+        .set_listener({
+            let resource = resource.clone();
+            move |message| {
+                // The first ends the branch that it came in, and so the next comes in none.
+                let ended = (text(&message) == "m0").then(|| resource.end(&xid, XaEnd::Success));
+                told.send((seen(&message), ended.is_none_or(|ended| ended.is_ok()))).unwrap();
+            }
+        })
+        .unwrap();
+    connection.start().unwrap();
+    send(&session(&connection, AUTO), &queue, 0..2, PERSISTENT);
+    for name in numbered(0..2) {
+        assert_eq!(calls.recv_timeout(DEADLINE).unwrap(), ((name, 1), true));
+    }
+    consumer.close().unwrap();
+    resource.rollback(&xid).unwrap();
+    connection.close().unwrap();
+    let connection = stage.connect();
+    let consumer = session(&connection, AUTO).create_consumer(&queue).unwrap();
+    connection.start().unwrap();
+    assert_eq!(text(&next(&consumer)), "m0");
+    nothing(&consumer);
+    connection.close().unwrap();
+}
+
+#[test]
 fn a_prepared_branch_outlives_its_connection_and_is_settled_by_another() {
     let stage = Stage::new();
     let queue = queue("cap.q.xa.lost");

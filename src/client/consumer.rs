@@ -286,7 +286,10 @@ impl SessionShared {
         let Some(message) = self.open(consumer, packet)? else { return Ok(None) };
         match self.mode {
             AcknowledgeMode::Auto | AcknowledgeMode::Transacted => {
-                self.acknowledge_one(consumer, packet).map_err(AcknowledgeError::from)?;
+                let transaction = self.transaction();
+                transaction
+                    .and_then(|id| self.acknowledge_one(consumer, packet, id))
+                    .map_err(AcknowledgeError::from)?;
             }
             AcknowledgeMode::Client | AcknowledgeMode::DupsOk => {
                 self.link.acks.add(&self.core, Block::of(packet.header()));

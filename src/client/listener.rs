@@ -10,6 +10,7 @@ use super::{
     acks::{Block, Unwanted},
     clock,
     consumer::ConsumerShared,
+    error::RequestError,
     listening::{self, Role},
     session::AcknowledgeMode,
     session_state::SessionShared,
@@ -158,48 +159,62 @@ impl Turns {
 fn hand_over(session: &SessionShared, listener: &mut Listener, packet: &Packet) {
     let Ok(Some(_)) = session.open(&listener.consumer, packet) else { return };
     let block = Block::of(packet.header());
-    match taken(session) {
+    let settles = match settles(session) {
+        Ok(settles) => settles,
+        // It waits until the session is rolled back.
+        Err(error) => return tracing::warn!(%error, "a listener was not called"),
+    };
+    match settles {
         // Before the call, in which the application may acknowledge, commit or roll back.
-        Taken::Listed => session.link.acks.add(&session.core, block),
-        Taken::InTransaction if !acknowledge(session, listener, packet) => return,
-        Taken::InTransaction | Taken::ByItself => {}
+        Settles::WhenAsked => session.link.acks.add(&session.core, block),
+        Settles::With(id) if !acknowledge(session, listener, packet, Some(id)) => return,
+        Settles::With(_) | Settles::Afterwards => {}
     }
-    let done = call(session, listener, packet);
-    match (taken(session), session.mode) {
-        (Taken::Listed | Taken::InTransaction, _) | (_, AcknowledgeMode::NoAcknowledge) => {}
-        _ if !done => session.decline(packet, Unwanted::Failed),
-        (_, AcknowledgeMode::DupsOk) => session.link.acks.add(&session.core, block),
-        _ => {
-            let _told = acknowledge(session, listener, packet);
-        }
-    }
-}
-
-/// How a message leaves the broker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Taken {
-    /// When its listener has returned.
-    ByItself,
-    /// When the application acknowledges it.
-    Listed,
-    /// With the transaction.
-    InTransaction,
-}
-
-fn taken(session: &SessionShared) -> Taken {
+    let repeats = match settles {
+        Settles::Afterwards => session.core.settings.redelivery_attempts,
+        Settles::WhenAsked | Settles::With(_) => 0,
+    };
+    let done = call(session, listener, packet, repeats);
     match session.mode {
-        AcknowledgeMode::Client => Taken::Listed,
-        AcknowledgeMode::Transacted => Taken::InTransaction,
-        AcknowledgeMode::Auto if !matches!(session.transaction(), Ok(None)) => Taken::InTransaction,
-        AcknowledgeMode::Auto | AcknowledgeMode::DupsOk | AcknowledgeMode::NoAcknowledge => {
-            Taken::ByItself
+        _ if settles != Settles::Afterwards => {}
+        AcknowledgeMode::NoAcknowledge => {}
+        _ if !done => session.decline(packet, Unwanted::Failed),
+        AcknowledgeMode::DupsOk => session.link.acks.add(&session.core, block),
+        _ => {
+            let _told = acknowledge(session, listener, packet, None);
         }
     }
+}
+
+/// When a message counts as done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Settles {
+    /// When its listener has returned.
+    Afterwards,
+    /// When the application acknowledges it.
+    WhenAsked,
+    /// With the transaction that is open when it is handed over.
+    With(i64),
+}
+
+fn settles(session: &SessionShared) -> Result<Settles, RequestError> {
+    Ok(match session.mode {
+        AcknowledgeMode::Client => Settles::WhenAsked,
+        AcknowledgeMode::Transacted | AcknowledgeMode::Auto => {
+            session.transaction()?.map_or(Settles::Afterwards, Settles::With)
+        }
+        AcknowledgeMode::DupsOk | AcknowledgeMode::NoAcknowledge => Settles::Afterwards,
+    })
 }
 
 /// Whether the broker took the acknowledgement.
-fn acknowledge(session: &SessionShared, listener: &Listener, packet: &Packet) -> bool {
-    let outcome = session.acknowledge_one(&listener.consumer, packet);
+fn acknowledge(
+    session: &SessionShared,
+    listener: &Listener,
+    packet: &Packet,
+    transaction: Option<i64>,
+) -> bool {
+    let outcome = session.acknowledge_one(&listener.consumer, packet, transaction);
     if let Err(error) = &outcome {
         // The broker delivers it again, here or elsewhere.
         tracing::warn!(%error, "a listener's message was not acknowledged");
@@ -207,10 +222,9 @@ fn acknowledge(session: &SessionShared, listener: &Listener, packet: &Packet) ->
     outcome.is_ok()
 }
 
-/// Calls the listener until it does not fail, as often as the settings allow; whether it did not.
-fn call(session: &SessionShared, listener: &mut Listener, packet: &Packet) -> bool {
+/// Calls the listener until it does not fail, so many times more at most; whether it did not.
+fn call(session: &SessionShared, listener: &mut Listener, packet: &Packet, repeats: u32) -> bool {
     let settings = &session.core.settings;
-    let repeats = if taken(session) == Taken::ByItself { settings.redelivery_attempts } else { 0 };
     for attempt in 0..=repeats {
         if attempt > 0 {
             let deadline = clock::deadline_after(Some(settings.redelivery_interval));

@@ -134,14 +134,14 @@ impl SessionShared {
     }
 
     /// Acknowledges one message by itself, as automatic and transacted sessions do: in the
-    /// transaction, if there is one.
+    /// transaction that it was received in, if any.
     pub(super) fn acknowledge_one(
         &self,
         consumer: &ConsumerShared,
         packet: &Packet,
+        transaction: Option<i64>,
     ) -> Result<(), RequestError> {
         let block = Block::of(packet.header());
-        let transaction = self.transaction()?;
         if transaction.is_some() {
             // A rollback sends it back, even if the broker does not take the acknowledgement.
             self.link.acks.add(&self.core, block);
