@@ -370,7 +370,8 @@ pub(super) static ATTRIBUTES: [Attribute; 16] = [
     },
 ];
 
-fn show_limit(limit: u64) -> String {
+/// A limit as text.
+pub(super) fn show_limit(limit: u64) -> String {
     if limit == u64::MAX { "-1".into() } else { limit.to_string() }
 }
 

@@ -47,7 +47,7 @@ impl Destination {
             deliveries,
             broker: &turn.shared.config.name,
             wall_ms: turn.wall_ms,
-            truncate: turn.shared.config.dmq_truncate_body,
+            truncate: turn.shared.live.read(|live| live.dmq_truncate_body),
         };
         self.bury_as(state, message, &death, turn);
     }
@@ -65,7 +65,7 @@ impl Destination {
             return;
         }
         let packet = &message.packet;
-        if is_logged(packet, turn.shared.config.log_dead_messages) {
+        if is_logged(packet, turn.shared.live.read(|live| live.log_dead_messages)) {
             let (id, reason) = (packet.header().id, death.reason.name());
             tracing::info!(destination = %self.name, message = %id, reason, "a message is dead");
         }
@@ -103,7 +103,7 @@ pub(super) fn declare_dead(block: Bytes, obituary: Obituary, reply: AckReply) ->
             deliveries: entry.deliveries,
             broker: &turn.shared.config.name,
             wall_ms: turn.wall_ms,
-            truncate: turn.shared.config.dmq_truncate_body,
+            truncate: turn.shared.live.read(|live| live.dmq_truncate_body),
         };
         at.bury_as(state, &entry.message, &death, turn);
         reply.done(Status::OK, turn);

@@ -29,6 +29,14 @@ pub(super) enum Service {
 }
 
 impl Service {
+    /// Its type in the port table.
+    pub(super) const fn kind(self) -> &'static str {
+        match self {
+            Self::Jms => "NORMAL",
+            Self::Admin => "ADMIN",
+        }
+    }
+
     /// Its name in the port table and in addresses.
     pub(super) const fn name(self) -> &'static str {
         match self {

@@ -22,7 +22,7 @@ use super::{
     connections::{ConnectionInfo, Service},
     ids::Ids,
     output::Output,
-    shared::Shared,
+    shared::{Addresses, Shared},
     turn::{Carry, Turn},
 };
 
@@ -87,7 +87,12 @@ impl Desk {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
         let ids = Ids::new(1, 1, address);
         Self {
-            shared: Shared::new(config, Accounts::default(), ids, address),
+            shared: Shared::new(
+                config,
+                Accounts::default(),
+                ids,
+                Addresses { port_mapper: address, jms: address, admin: address },
+            ),
             carry: Carry::new(1),
             clients: Vec::new(),
             wall_ms: 1_000_000,

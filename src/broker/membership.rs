@@ -142,7 +142,7 @@ impl Destination {
 
 impl State {
     /// The backup consumer that has waited longest takes the place of an active one.
-    fn promote(&mut self) {
+    pub(super) fn promote(&mut self) {
         let next = self.open_subscribers().find(|one| !one.is_active).map(|one| one.consumer.id);
         if let Some(id) = next {
             if let Some(next) = self.subscribers.get_mut(&id) {

@@ -14,9 +14,9 @@
 //! connection dies.
 
 #![forbid(unsafe_code)]
-#![allow(dead_code, reason = "administrators are still to come")]
 
 mod accounts;
+mod admin;
 mod attributes;
 mod backlog;
 mod browse;
@@ -60,7 +60,8 @@ pub use accounts::AccountsError;
 pub use attributes::{Attributes, LimitBehavior};
 pub use config::{Administered, BrokerConfig, ConfigError};
 pub use start::{
-    Broker, BrokerBuilder, BrokerSnapshot, ConsumerSnapshot, DestinationSnapshot, StartError,
+    Broker, BrokerBuilder, BrokerEnd, BrokerSnapshot, ConsumerSnapshot, DestinationSnapshot,
+    StartError,
 };
 
 pub use crate::{message::DestinationKind, proto::broker_in::Authentication, reactor::Idle};

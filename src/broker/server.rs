@@ -16,6 +16,7 @@ use crate::{
 };
 
 use super::{
+    admin::Work,
     connection::{Connection, Fate},
     connections::{ConnectionInfo, Home, Kill, Service},
     limits::{ADMIN_CONNECTIONS_EXTRA, TURN_BYTES_MAX},
@@ -56,6 +57,8 @@ pub(super) enum Mail {
         /// Its id.
         connection: i64,
     },
+    /// Something for all connections here.
+    Work(Work),
     /// End in order.
     Shutdown,
 }
@@ -381,7 +384,24 @@ impl Server {
         io.set_deadline(key, CLOSE_TIMEOUT);
     }
 
+    fn work(&mut self, io: &Io, work: Work) {
+        let Self { shared, peers, carry, .. } = self;
+        let mut turn = Turn::new(io.wall_ms(), shared, carry);
+        let mut open: Vec<&mut Connection> = peers
+            .values_mut()
+            .filter_map(|peer| match peer {
+                Peer::Client(client) if !client.closing => Some(&mut client.connection),
+                _ => None,
+            })
+            .collect();
+        work.run(&mut open, &mut turn);
+        turn.hand_in();
+    }
+
     fn begin_shutdown(&mut self, io: &mut Io) {
+        if self.shutdown.is_some() {
+            return;
+        }
         self.shutdown = Some(io.now() + CLOSE_TIMEOUT);
         for key in self.peers.keys() {
             let Self { shared, peers, carry, .. } = &mut *self;
@@ -440,6 +460,7 @@ impl Handler for Server {
             Mail::Serve(..) => self.shared.stats.disconnected(),
             Mail::Kill { key, connection, why } => self.kill(io, key, connection, why),
             Mail::GoOn { key, connection } => self.go_on(io, key, connection),
+            Mail::Work(work) => self.work(io, work),
             Mail::Shutdown => self.begin_shutdown(io),
         }
     }

@@ -5,7 +5,9 @@ use std::{path::PathBuf, time::Duration};
 use crate::{proto::broker_in::Authentication, reactor::Idle, selector::Dialect};
 
 use super::{
+    attributes::show_limit,
     config::BrokerConfig,
+    destination::Kind,
     value::{COUNT, SIZE, SWITCH, address, limit, plain, seconds, set, size, switch, within},
 };
 
@@ -17,6 +19,8 @@ pub(super) struct Setting {
     pub allowed: &'static str,
     /// Puts a value in; `None` if it is not allowed.
     pub apply: fn(&mut BrokerConfig, &str) -> Option<()>,
+    /// Its value as text that can be put in again.
+    pub show: fn(&BrokerConfig) -> String,
 }
 
 const ADDRESS: &str = "HOST:PORT, such as 127.0.0.1:7676";
@@ -28,16 +32,19 @@ pub(super) static SETTINGS: [Setting; 24] = [
         name: "listen",
         allowed: ADDRESS,
         apply: |config, value| set(&mut config.listen, address(value)),
+        show: |config| config.listen.to_string(),
     },
     Setting {
         name: "jms",
         allowed: ADDRESS,
         apply: |config, value| set(&mut config.jms, address(value)),
+        show: |config| config.jms.to_string(),
     },
     Setting {
         name: "admin",
         allowed: ADDRESS,
         apply: |config, value| set(&mut config.admin, address(value)),
+        show: |config| config.admin.to_string(),
     },
     Setting {
         name: "data",
@@ -45,41 +52,51 @@ pub(super) static SETTINGS: [Setting; 24] = [
         apply: |config, value| {
             set(&mut config.data, (!value.is_empty()).then(|| Some(PathBuf::from(value))))
         },
+        show: |config| {
+            config.data.as_ref().map_or_else(String::new, |path| path.display().to_string())
+        },
     },
     Setting {
         name: "name",
         allowed: "a name of 1 to 64 letters, digits, '-', '_' and '.'",
         apply: |config, value| set(&mut config.name, name(value)),
+        show: |config| config.name.clone(),
     },
     Setting {
         name: "loops",
         allowed: "a number from 1 to 64",
         apply: |config, value| set(&mut config.loops, within(value, 1, 64)),
+        show: |config| config.loops.to_string(),
     },
     Setting {
         name: "idle",
         allowed: "park, answer-due (the default), spin-then-park or spin",
         apply: |config, value| set(&mut config.idle, idle(value)),
+        show: |config| show_idle(config.idle).to_owned(),
     },
     Setting {
         name: "authentication",
         allowed: "digest or basic",
         apply: |config, value| set(&mut config.authentication, authentication(value)),
+        show: |config| config.authentication.name().to_owned(),
     },
     Setting {
         name: "login_timeout",
         allowed: SECONDS,
         apply: |config, value| set(&mut config.login_timeout, seconds(value)),
+        show: |config| show_seconds(config.login_timeout),
     },
     Setting {
         name: "ping_interval",
         allowed: SECONDS,
         apply: |config, value| set(&mut config.ping_interval, seconds(value)),
+        show: |config| show_seconds(config.ping_interval),
     },
     Setting {
         name: "connections_max",
         allowed: "a number from 1 to 1000000",
         apply: |config, value| set(&mut config.connections_max, within(value, 1, 1_000_000)),
+        show: |config| config.connections_max.to_string(),
     },
     Setting {
         name: "packet_bytes_max",
@@ -88,46 +105,55 @@ pub(super) static SETTINGS: [Setting; 24] = [
             let size = size(value).filter(|size| (512 << 10..=2047 << 20).contains(size))?;
             set(&mut config.packet_bytes_max, u32::try_from(size).ok())
         },
+        show: |config| config.packet_bytes_max.to_string(),
     },
     Setting {
         name: "autocreate_queue",
         allowed: SWITCH,
         apply: |config, value| set(&mut config.autocreate_queue, switch(value)),
+        show: |config| config.autocreate_queue.to_string(),
     },
     Setting {
         name: "autocreate_topic",
         allowed: SWITCH,
         apply: |config, value| set(&mut config.autocreate_topic, switch(value)),
+        show: |config| config.autocreate_topic.to_string(),
     },
     Setting {
         name: "autocreate_reap_time",
         allowed: SECONDS,
         apply: |config, value| set(&mut config.autocreate_reap_time, seconds(value)),
+        show: |config| show_seconds(config.autocreate_reap_time),
     },
     Setting {
         name: "dmq.truncate_body",
         allowed: SWITCH,
         apply: |config, value| set(&mut config.dmq_truncate_body, switch(value)),
+        show: |config| config.dmq_truncate_body.to_string(),
     },
     Setting {
         name: "log_dead_messages",
         allowed: SWITCH,
         apply: |config, value| set(&mut config.log_dead_messages, switch(value)),
+        show: |config| config.log_dead_messages.to_string(),
     },
     Setting {
         name: "selectors",
         allowed: "jms or reference",
         apply: |config, value| set(&mut config.selectors, dialect(value)),
+        show: |config| show_dialect(config.selectors).to_owned(),
     },
     Setting {
         name: "messages_max",
         allowed: COUNT,
         apply: |config, value| set(&mut config.messages_max, limit(value, plain)),
+        show: |config| show_limit(config.messages_max),
     },
     Setting {
         name: "total_bytes_max",
         allowed: SIZE,
         apply: |config, value| set(&mut config.total_bytes_max, limit(value, size)),
+        show: |config| show_limit(config.total_bytes_max),
     },
     Setting {
         name: "memory_max",
@@ -136,6 +162,7 @@ pub(super) static SETTINGS: [Setting; 24] = [
             let bytes = limit(value, size).filter(|&bytes| bytes >= 1 << 20);
             set(&mut config.memory_max, bytes)
         },
+        show: |config| show_limit(config.memory_max),
     },
     Setting {
         name: "transaction_messages_max",
@@ -143,18 +170,68 @@ pub(super) static SETTINGS: [Setting; 24] = [
         apply: |config, value| {
             set(&mut config.transaction_messages_max, within(value, 1, 1_000_000))
         },
+        show: |config| config.transaction_messages_max.to_string(),
     },
     Setting {
         name: "transaction_acks_max",
         allowed: "a number from 1 to 1000000",
         apply: |config, value| set(&mut config.transaction_acks_max, within(value, 1, 1_000_000)),
+        show: |config| config.transaction_acks_max.to_string(),
     },
     Setting {
         name: "reconnect_grace",
         allowed: "a number of reconnect intervals from 1 to 1000",
         apply: |config, value| set(&mut config.reconnect_grace, within(value, 1, 1000)),
+        show: |config| config.reconnect_grace.to_string(),
     },
 ];
+
+/// Names that the reference broker has for some settings, and ours.
+pub(super) const IMQ_NAMES: [(&str, &str); 8] = [
+    ("imq.autocreate.queue", "autocreate_queue"),
+    ("imq.autocreate.topic", "autocreate_topic"),
+    ("imq.autocreate.reaptime", "autocreate_reap_time"),
+    ("imq.destination.DMQ.truncateBody", "dmq.truncate_body"),
+    ("imq.destination.logDeadMsgs", "log_dead_messages"),
+    ("imq.system.max_count", "messages_max"),
+    ("imq.system.max_size", "total_bytes_max"),
+    ("imq.message.max_size", "packet_bytes_max"),
+];
+
+/// All settings with their values as text, attributes of destinations among them.
+pub(super) fn texts(config: &BrokerConfig) -> Vec<(String, String)> {
+    let plain = SETTINGS.iter().map(|one| (one.name.to_owned(), (one.show)(config)));
+    let owners = [
+        ("queue", &config.queue, Kind::Queue),
+        ("topic", &config.topic, Kind::Topic),
+        ("dmq", &config.dmq, Kind::Queue),
+    ];
+    let attributes = owners.into_iter().flat_map(|(owner, attributes, kind)| {
+        attributes.texts(kind).map(move |(name, text)| (format!("{owner}.{name}"), text))
+    });
+    // Whether the dead are kept is not asked of the dead.
+    plain.chain(attributes).filter(|(name, _)| name != "dmq.use_dmq").collect()
+}
+
+fn show_seconds(time: Duration) -> String {
+    time.as_secs().to_string()
+}
+
+fn show_idle(idle: Idle) -> &'static str {
+    match idle {
+        Idle::Park => "park",
+        Idle::SpinThenPark(_) => "spin-then-park",
+        Idle::Spin => "spin",
+        _ => "answer-due",
+    }
+}
+
+const fn show_dialect(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Jms => "jms",
+        Dialect::Reference => "reference",
+    }
+}
 
 fn name(value: &str) -> Option<String> {
     let good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -186,4 +263,35 @@ fn authentication(value: &str) -> Option<Authentication> {
         "basic" => Authentication::Basic,
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BrokerConfig, IMQ_NAMES, SETTINGS, texts};
+
+    #[test]
+    fn what_is_told_can_be_put_in_again() {
+        let mut config = BrokerConfig::default();
+        for (name, value) in [
+            ("loops", "3"),
+            ("idle", "spin"),
+            ("data", "somewhere"),
+            ("login_timeout", "7"),
+            ("selectors", "reference"),
+            ("messages_max", "9"),
+            ("queue.limit_behavior", "REMOVE_OLDEST"),
+            ("dmq.messages_max", "-1"),
+        ] {
+            config.set(name, value).unwrap();
+        }
+        let told = texts(&config);
+        let mut again = BrokerConfig::default();
+        for (name, value) in told.iter().filter(|(_, value)| !value.is_empty()) {
+            again.set(name, value).unwrap();
+        }
+        assert_eq!(texts(&again), told);
+        assert!(told.contains(&("loops".into(), "3".into())));
+        assert!(told.contains(&("queue.limit_behavior".into(), "REMOVE_OLDEST".into())));
+        assert!(IMQ_NAMES.iter().all(|(_, ours)| SETTINGS.iter().any(|one| one.name == *ours)));
+    }
 }

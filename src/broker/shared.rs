@@ -4,12 +4,13 @@ use std::net::SocketAddr;
 
 use crate::{
     proto::broker_in::Greeting,
-    sync::{Arc, Waiting},
+    sync::{Arc, Snapshot, Waiting},
     wire::Status,
 };
 
 use super::{
     accounts::Accounts,
+    admin,
     client_ids::ClientIds,
     config::{Administered, BrokerConfig},
     connections::{Connections, Service},
@@ -20,6 +21,7 @@ use super::{
     output::Output,
     registry::Registry,
     room::Refused,
+    server::{LoopMailbox, Mail},
     stats::Stats,
     subscription::Subscriptions,
     transaction::Limits,
@@ -28,11 +30,24 @@ use super::{
 /// Name of the queue of dead messages.
 pub(super) const DEAD_MESSAGE_QUEUE: &str = "mq.sys.dmq";
 
+/// Where a broker is reached.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Addresses {
+    /// The port mapper.
+    pub port_mapper: SocketAddr,
+    /// The service for applications.
+    pub jms: SocketAddr,
+    /// The service for administrators.
+    pub admin: SocketAddr,
+}
+
 /// Shared by all loops.
 #[derive(Debug)]
 pub(super) struct Shared {
     /// Settings, as they were at the start.
     pub config: BrokerConfig,
+    /// Settings, as administrators have changed them meanwhile; for those that may be changed.
+    pub live: Snapshot<BrokerConfig>,
     /// Who may log in.
     pub accounts: Accounts,
     /// Who is connected.
@@ -53,6 +68,11 @@ pub(super) struct Shared {
     pub memory: Memory,
     /// The queue of dead messages.
     pub dmq: Arc<Destination>,
+    /// Where administrators leave their requests. It is not among the others.
+    pub entrance: Arc<Destination>,
+    /// The loops, once there are any.
+    loops: Snapshot<Vec<LoopMailbox>>,
+    addresses: Addresses,
     /// Connections that wait for credit until there is memory for it, each at most once: they send
     /// nothing meanwhile.
     pub starved: Waiting<Arc<Output>>,
@@ -61,12 +81,12 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// For a broker whose port mapper and service have these addresses.
+    /// For a broker that is reached at these addresses.
     pub(super) fn new(
         config: BrokerConfig,
         accounts: Accounts,
         ids: Ids,
-        port_mapper: SocketAddr,
+        addresses: Addresses,
     ) -> Self {
         let broker_session = ids.next_id();
         let registry = Registry::default();
@@ -86,6 +106,11 @@ impl Shared {
             coordinator: Coordinator::new(Limits::new(messages, acks)),
             memory: Memory::new(config.memory_max, config.messages_max, config.total_bytes_max),
             dmq,
+            entrance: admin::entrance(),
+            loops: Snapshot::new(Vec::new()),
+            address_list: format!("mq://{}/", addresses.port_mapper),
+            addresses,
+            live: Snapshot::new(config.clone()),
             starved: Waiting::default(),
             config,
             accounts,
@@ -95,7 +120,29 @@ impl Shared {
             stats: Stats::default(),
             client_ids: ClientIds::default(),
             broker_session,
-            address_list: format!("mq://{port_mapper}/"),
+        }
+    }
+
+    /// The loops are these from now on.
+    pub(super) fn set_loops(&self, loops: Vec<LoopMailbox>) {
+        self.loops.publish(loops);
+    }
+
+    /// The loops; none where a broker is run by hand.
+    pub(super) fn loops(&self) -> Arc<Vec<LoopMailbox>> {
+        self.loops.load_full()
+    }
+
+    /// Has all loops end in order.
+    pub(super) fn shut_down(&self) {
+        self.loops().iter().for_each(|mailbox| mailbox.send(Mail::Shutdown));
+    }
+
+    /// Where a service is reached.
+    pub(super) const fn address(&self, service: Service) -> SocketAddr {
+        match service {
+            Service::Jms => self.addresses.jms,
+            Service::Admin => self.addresses.admin,
         }
     }
 
@@ -129,7 +176,8 @@ impl Shared {
 
     /// How long an auto-created destination stays that nobody uses, in milliseconds.
     pub(super) fn reap_time_ms(&self) -> i64 {
-        i64::try_from(self.config.autocreate_reap_time.as_millis()).unwrap_or(i64::MAX)
+        let time = self.live.read(|live| live.autocreate_reap_time);
+        i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
     }
 }
 

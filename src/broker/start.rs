@@ -13,7 +13,7 @@ use mio::net::TcpListener;
 use crate::{
     flow::Credit,
     reactor::{EventLoop, wall_ms},
-    sync::Arc,
+    sync::{Arc, AtomicUsize, Event, Ordering, Plain, block_on},
     wire::{
         VERSION,
         portmapper::{PortTable, PortTableError, Service as TableEntry},
@@ -28,7 +28,7 @@ use super::{
     destination::{Destination, Kind},
     ids::Ids,
     server::{Entrance, LoopMailbox, Mail, Server},
-    shared::Shared,
+    shared::{Addresses, Shared},
 };
 
 /// Why a broker did not start. Nothing of it runs then.
@@ -124,6 +124,7 @@ impl BrokerBuilder {
 #[derive(Debug)]
 pub struct Broker {
     shared: Arc<Shared>,
+    running: Plain<Running>,
     port_mapper: SocketAddr,
     jms: SocketAddr,
     admin: SocketAddr,
@@ -158,13 +159,16 @@ impl Broker {
         let table = port_table(&config.name, port_mapper, jms, admin)?;
         let loops = config.loops.max(1);
         let idle = config.idle;
-        let shared = Arc::new(Shared::new(config, accounts, ids, port_mapper));
+        let addresses = Addresses { port_mapper, jms, admin };
+        let shared = Arc::new(Shared::new(config, accounts, ids, addresses));
 
         let made: io::Result<Vec<_>> = (0..loops).map(|_| EventLoop::new(idle)).collect();
         let made = made.map_err(StartError::Loop)?;
         let mailboxes: Vec<LoopMailbox> = made.iter().map(EventLoop::mailbox).collect();
+        shared.set_loops(mailboxes.clone());
         let mut broker = Self {
             shared,
+            running: Plain::new(Running::default()),
             port_mapper,
             jms,
             admin,
@@ -198,7 +202,9 @@ impl Broker {
         for (listener, entrance) in listeners {
             server.listen(event_loop.io(), listener, entrance)?;
         }
+        let alive = Running::one_more(&self.running);
         let run = move || {
+            let _until_it_ends = alive;
             if let Err(error) = event_loop.run(&mut server) {
                 tracing::error!(%error, "an event loop failed; its connections are gone");
             }
@@ -244,13 +250,16 @@ impl Broker {
     /// Ends in order: listens no more, says goodbye to every client, and returns when all loops
     /// have ended, after two seconds at the latest for clients that do not go.
     pub fn shutdown(mut self) {
-        self.end();
+        self.stop();
     }
 
-    fn end(&mut self) {
-        for mailbox in &self.mailboxes {
-            mailbox.send(Mail::Shutdown);
-        }
+    /// Tells when it has ended, also by itself: when an administrator has shut it down.
+    pub fn end(&self) -> BrokerEnd {
+        BrokerEnd { running: Plain::clone(&self.running) }
+    }
+
+    fn stop(&mut self) {
+        self.shared.shut_down();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 tracing::error!("an event loop panicked");
@@ -261,7 +270,57 @@ impl Broker {
 
 impl Drop for Broker {
     fn drop(&mut self) {
-        self.end();
+        self.stop();
+    }
+}
+
+/// The loops of a broker that have not ended.
+///
+/// # Ordering
+/// `SeqCst`: the count and the event's list of listeners are two places; whoever listens first and
+/// counts then, or counts down first and notifies then, meets the other in one of them.
+#[derive(Debug, Default)]
+struct Running {
+    loops: AtomicUsize,
+    none_left: Event,
+}
+
+impl Running {
+    fn one_more(this: &Plain<Self>) -> Alive {
+        this.loops.fetch_add(1, Ordering::SeqCst);
+        Alive(Plain::clone(this))
+    }
+}
+
+/// One loop that has not ended, however it may end.
+#[derive(Debug)]
+struct Alive(Plain<Running>);
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        if self.0.loops.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.0.none_left.notify(usize::MAX);
+        }
+    }
+}
+
+/// Waits for the end of a broker. Keeps nothing of it running.
+#[derive(Debug, Clone)]
+#[must_use = "it waits when it is told to"]
+pub struct BrokerEnd {
+    running: Plain<Running>,
+}
+
+impl BrokerEnd {
+    /// Returns when all loops of the broker have ended: it serves nobody any more.
+    pub fn wait(&self) {
+        loop {
+            let listener = self.running.none_left.listen();
+            if self.running.loops.load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            block_on(listener, None);
+        }
     }
 }
 
@@ -391,8 +450,8 @@ fn port_table(
         packet_version: VERSION.to_string(),
         services: vec![
             entry("portmapper", "PORTMAPPER", port_mapper),
-            entry(Service::Admin.name(), "ADMIN", admin),
-            entry(Service::Jms.name(), "NORMAL", jms),
+            entry(Service::Admin.name(), Service::Admin.kind(), admin),
+            entry(Service::Jms.name(), Service::Jms.kind(), jms),
         ],
     };
     Ok(table.encode()?)

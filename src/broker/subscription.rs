@@ -166,14 +166,23 @@ impl Route {
             if state.destroyed {
                 self.topic_is_gone(turn);
             } else {
+                if state.consumption_paused && self.is_of_one_topic() {
+                    let pause = Rare::command(|_, state, _| state.consumption_paused = true);
+                    turn.send_now(&self.to, pause);
+                }
                 state.routes.push(self);
             }
         })
     }
 
+    /// Whether it is the only way to its subscription.
+    fn is_of_one_topic(&self) -> bool {
+        matches!(self.identity.source, Source::Topic(_))
+    }
+
     /// Tells a subscription that the one topic it had was destroyed.
     pub(super) fn topic_is_gone(&self, turn: &mut Turn<'_>) {
-        if matches!(self.identity.source, Source::Topic(_)) {
+        if self.is_of_one_topic() {
             turn.send_now(&self.to, Rare::command(|_, state, _| state.identity = None));
         }
     }

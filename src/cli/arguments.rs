@@ -81,7 +81,8 @@ and then `ready`. Messages, persistent ones too, are kept in memory only.
 as [destination] for all that are made on first use, [queue] and [topic] for those of
 one kind, [dmq] for the dead message queue, [queues.NAME] and [topics.NAME] for one
 that is there from the start.
-SIGINT and SIGTERM stop it in order: clients are told, then it ends with 0.")]
+SIGINT and SIGTERM stop it in order: clients are told, then it ends with 0.
+So does `tidegate admin shutdown`.")]
 pub(super) struct BrokerArguments {
     /// Settings file (TOML); what is said on the command line wins
     #[arg(short, long, value_name = "FILE")]

@@ -1,5 +1,6 @@
 //! `tidegate broker`: a broker until a signal ends it.
 
+use std::sync::mpsc;
 use std::thread;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -13,7 +14,15 @@ use super::output::{Output, colour_on_stderr, complain};
 /// Exit code when a second signal comes before the orderly end.
 const IMPATIENT: i32 = 130;
 
-/// Serves until SIGINT or SIGTERM.
+/// Why a broker stops.
+enum Event {
+    /// SIGINT or SIGTERM.
+    Signal,
+    /// An administrator has shut it down.
+    Ended,
+}
+
+/// Serves until SIGINT or SIGTERM, or until an administrator shuts it down.
 pub(super) fn run(arguments: &BrokerArguments, output: &mut Output) -> Result<(), Failure> {
     if arguments.settings {
         return BrokerConfig::settings()
@@ -34,14 +43,25 @@ pub(super) fn run(arguments: &BrokerArguments, output: &mut Output) -> Result<()
     output.line("ready, SIGINT or SIGTERM stops it")?;
     output.flush()?;
     let handle = signals.handle();
-    signals.forever().next();
-    complain("tidegate: stopping, clients are told");
+    let (tell, events) = mpsc::channel();
+    let end = broker.end();
+    let of_itself = tell.clone();
+    thread::spawn(move || {
+        end.wait();
+        of_itself.send(Event::Ended)
+    });
     let watcher = thread::spawn(move || {
-        if signals.forever().next().is_some() {
+        for _signal in signals.forever() {
             // Whoever asks twice does not want to wait for the orderly end.
-            std::process::exit(IMPATIENT);
+            if tell.send(Event::Signal).is_err() {
+                std::process::exit(IMPATIENT);
+            }
         }
     });
+    if let Ok(Event::Signal) = events.recv() {
+        complain("tidegate: stopping, clients are told");
+    }
+    drop(events);
     broker.shutdown();
     handle.close();
     let _ended = watcher.join();

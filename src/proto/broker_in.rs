@@ -91,7 +91,9 @@ pub enum Authentication {
 }
 
 impl Authentication {
-    const fn name(self) -> &'static str {
+    /// Its name on the wire.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Digest => "digest",
             Self::Basic => "basic",

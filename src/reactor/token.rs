@@ -57,6 +57,11 @@ impl<T> Slots<T> {
         key
     }
 
+    /// All values, in no order.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slab.iter_mut().map(|(_, (_, value))| value)
+    }
+
     /// The value, if the key's occupant is still there.
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         match self.slab.get_mut(key.index as usize) {

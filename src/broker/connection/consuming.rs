@@ -134,7 +134,9 @@ impl Connection {
                 };
                 (attributes, limit)
             }
-            Source::Pattern(_) => (turn.shared.config.topic.clone(), Credit::Unlimited),
+            Source::Pattern(_) => {
+                (turn.shared.live.read(|live| live.topic.clone()), Credit::Unlimited)
+            }
         };
         let key = key.map(|(durable, name)| SubscriptionKey { client_id, durable, name });
         let name = &wish.destination;

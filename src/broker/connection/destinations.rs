@@ -11,9 +11,11 @@ use crate::{
 
 use super::{
     super::{
+        admin,
         attributes::Attributes,
         browse::Job,
         command::{Command, Rare, Reply},
+        connections::Service,
         destination::{Destination, Kind, Origin},
         limits::{BROWSERS_MAX, DESTINATION_NAME_BYTES_MAX},
         shared::Shared,
@@ -33,6 +35,11 @@ pub(super) enum Named {
 }
 
 impl Connection {
+    /// Whether this is the queue where administrators leave their requests, seen from here.
+    pub(super) fn is_entrance(&self, kind: Kind, name: &str) -> bool {
+        self.info.service == Service::Admin && kind == Kind::Queue && name == admin::ADMIN_QUEUE
+    }
+
     pub(super) fn create_destination(
         &mut self,
         to: &ReplyTo,
@@ -40,11 +47,14 @@ impl Connection {
         mask: DestinationMask,
         turn: &mut Turn<'_>,
     ) -> Result<PacketBuilder, Refusal> {
-        let reply = to.with(Status::OK).int("JMQDestType", mask.0).string("JMQDestUID", name);
+        let mask_told =
+            if self.is_entrance(kind_of(mask), name) { admin::ADMIN_QUEUE_MASK } else { mask.0 };
+        let reply = to.with(Status::OK).int("JMQDestType", mask_told).string("JMQDestUID", name);
         let (reply, attributes) = match self.named(name, mask, turn)? {
             Named::One(found) => (reply, found.attributes()),
             Named::Many(_) => {
-                (reply.flags(Flags::WILDCARD), Arc::new(turn.shared.config.topic.clone()))
+                let attributes = turn.shared.live.read(|live| live.topic.clone());
+                (reply.flags(Flags::WILDCARD), Arc::new(attributes))
             }
         };
         let reply = reply
@@ -65,6 +75,9 @@ impl Connection {
     ) -> Result<Named, Refusal> {
         let kind = kind_of(mask);
         let shared = turn.shared;
+        if self.is_entrance(kind, name) {
+            return Ok(Named::One(Arc::clone(&shared.entrance)));
+        }
         if let Some(found) = shared.registry.find(kind, name) {
             if mask.is_temporary() && found.is_temporary() && found.adopt(self.id) {
                 // It waited for its client to come back.
@@ -88,7 +101,7 @@ impl Connection {
         let Some(origin) = origin else {
             return Err((Status::NOT_FOUND, format!("{name} does not exist")));
         };
-        let made = shared.registry.ensure(kind, name, origin, || attributes.clone());
+        let made = shared.registry.ensure(kind, name, origin, || attributes);
         let (made, is_new) =
             made.ok_or_else(|| (Status::RESOURCE_FULL, "too many destinations".to_owned()))?;
         if is_new {
@@ -197,11 +210,11 @@ fn pattern(kind: Kind, name: &str) -> Result<Option<Pattern>, Refusal> {
 }
 
 /// How a destination of this kind is made on first use, if at all, and its attributes.
-fn new_destination(kind: Kind, shared: &Shared) -> (Option<Origin>, &Attributes) {
-    let (allowed, attributes) = match kind {
-        Kind::Queue => (shared.config.autocreate_queue, &shared.config.queue),
-        Kind::Topic => (shared.config.autocreate_topic, &shared.config.topic),
-    };
+fn new_destination(kind: Kind, shared: &Shared) -> (Option<Origin>, Attributes) {
+    let (allowed, attributes) = shared.live.read(|live| match kind {
+        Kind::Queue => (live.autocreate_queue, live.queue.clone()),
+        Kind::Topic => (live.autocreate_topic, live.topic.clone()),
+    });
     (allowed.then_some(Origin::AutoCreated), attributes)
 }
 

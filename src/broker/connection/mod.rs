@@ -3,6 +3,7 @@
 //! Owned by one loop; knows no socket. Packets come in, commands go to destinations and replies to
 //! the output, all through the turn. What the client may refer to by id lives here.
 
+mod administered;
 mod consuming;
 mod destinations;
 mod producing;

@@ -8,6 +8,7 @@ use crate::{
 
 use super::{
     super::{
+        admin,
         command::{Command, Reply},
         coordinator::{Answer, Handle, Transact},
         destination::{Destination, Kind, STORED_CLEAR},
@@ -115,6 +116,13 @@ impl Connection {
             Some(known) => Named::One(known),
             None => {
                 let name = variable.destination_text().unwrap_or_default();
+                if self.is_entrance(kind, &name) {
+                    if to.wanted {
+                        turn.send_packet(&self.output, to.with(Status::OK));
+                    }
+                    admin::receive(&packet, self.id, turn);
+                    return Ok(());
+                }
                 self.existing(kind, &name, turn)?
             }
         };
