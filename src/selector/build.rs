@@ -114,7 +114,6 @@ impl<'t> Builder<'t> {
                 properties.push((java.into(), input));
             }
         }
-        properties.sort_unstable();
         let program = Program {
             steps: self.steps.into(),
             texts: self.texts.into(),

@@ -6,7 +6,7 @@ use super::{
     program::{Field, Program},
     value::Value,
 };
-use crate::wire::{Flags, Packet, RawText};
+use crate::wire::{Flags, Packet, PropertyTable, RawText};
 
 /// Room for a message id as text: two numbers of 32 bits, one of 64, the longest address, and what
 /// stands between them.
@@ -77,21 +77,17 @@ pub(super) fn read<'a>(
 }
 
 fn read_properties<'a>(program: &Program, packet: &'a Packet, values: &mut [Value<'a>]) {
-    match packet.properties() {
-        Ok(table) => {
-            for property in table.iter() {
-                let place = program.input_of(property.name).and_then(|at| values.get_mut(at));
-                // The first one of a name counts, as everywhere.
-                if let Some(place @ Value::Unknown) = place {
-                    *place = Value::of_property(&property);
-                }
-            }
+    let walked = PropertyTable::walk(packet.property_bytes(), |property| {
+        let place = program.input_of(property.name).and_then(|at| values.get_mut(at));
+        // The first one of a name counts, as everywhere.
+        if let Some(place @ Value::Unknown) = place {
+            *place = Value::of_property(&property);
         }
-        Err(_) => {
-            for &(_, input) in &program.properties {
-                if let Some(place) = values.get_mut(usize::from(input)) {
-                    *place = Value::Unreadable;
-                }
+    });
+    if walked.is_err() {
+        for &(_, input) in &program.properties {
+            if let Some(place) = values.get_mut(usize::from(input)) {
+                *place = Value::Unreadable;
             }
         }
     }

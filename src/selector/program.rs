@@ -166,7 +166,7 @@ pub(super) struct Program {
     pub(super) steps: Box<[Step]>,
     pub(super) texts: Box<[Box<str>]>,
     pub(super) patterns: Box<[Pattern]>,
-    /// Names of properties as the wire may write them, sorted, each with its input.
+    /// Names of properties as the wire may write them, each with its input.
     pub(super) properties: Box<[(Box<[u8]>, u16)]>,
     /// Header fields, each with its input.
     pub(super) fields: Box<[(Field, u16)]>,
@@ -179,8 +179,9 @@ pub(super) struct Program {
 impl Program {
     /// The input a property is wanted for.
     pub(super) fn input_of(&self, name: &[u8]) -> Option<usize> {
-        let at = self.properties.binary_search_by(|(known, _)| known.as_ref().cmp(name)).ok()?;
-        self.properties.get(at).map(|(_, input)| usize::from(*input))
+        // They are few, and mostly of different lengths.
+        let found = self.properties.iter().find(|(known, _)| known.as_ref() == name);
+        found.map(|&(_, input)| usize::from(input))
     }
 
     pub(super) fn text(&self, number: u32) -> Value<'_> {

@@ -1,5 +1,7 @@
 //! Values, and what the operators make of them.
 
+use std::fmt;
+
 use super::{
     Dialect,
     limits::EFFORT_MAX,
@@ -29,8 +31,8 @@ pub(super) enum Value<'a> {
 pub(super) enum Fault {
     /// An operand of the wrong kind.
     Kind {
-        wanted: &'static str,
-        found: &'static str,
+        wanted: Wanted,
+        found: Kind,
     },
     DivisionByZero,
     /// The property, or all of them, cannot be read.
@@ -56,10 +58,52 @@ impl Effort {
     }
 }
 
-const NUMBERS: &str = "numbers";
-const CONDITIONS: &str = "conditions";
-const STRINGS: &str = "strings";
-const BOTH_NUMBERS: &str = "a number on both sides";
+/// What an operator is for. Small, as every step's result may hold one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Numbers,
+    /// A number, as there is one on the other side.
+    SecondNumber,
+    Conditions,
+    Strings,
+    Values,
+}
+
+impl fmt::Display for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Numbers => "numbers",
+            Self::SecondNumber => "a number on both sides",
+            Self::Conditions => "conditions",
+            Self::Strings => "strings",
+            Self::Values => "values",
+        })
+    }
+}
+
+/// What a value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Nothing,
+    Condition,
+    Number,
+    Text,
+    Object,
+    Unreadable,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nothing => "nothing",
+            Self::Condition => "a condition",
+            Self::Number => "a number",
+            Self::Text => "a string",
+            Self::Object => "an object",
+            Self::Unreadable => "something unreadable",
+        })
+    }
+}
 
 impl<'a> Value<'a> {
     pub(super) fn of_property(property: &RawProperty<'a>) -> Self {
@@ -91,14 +135,14 @@ impl<'a> Value<'a> {
         truth.map_or(Self::Unknown, Self::Boolean)
     }
 
-    pub(super) const fn kind(self) -> &'static str {
+    pub(super) const fn kind(self) -> Kind {
         match self {
-            Self::Unknown => "nothing",
-            Self::Boolean(_) => "a condition",
-            Self::Integer(_) | Self::Double(_) => "a number",
-            Self::Text(_) => "a string",
-            Self::Object => "an object",
-            Self::Unreadable => "something unreadable",
+            Self::Unknown => Kind::Nothing,
+            Self::Boolean(_) => Kind::Condition,
+            Self::Integer(_) | Self::Double(_) => Kind::Number,
+            Self::Text(_) => Kind::Text,
+            Self::Object => Kind::Object,
+            Self::Unreadable => Kind::Unreadable,
         }
     }
 
@@ -107,7 +151,7 @@ impl<'a> Value<'a> {
         match self {
             Self::Unknown => Ok(None),
             Self::Boolean(value) => Ok(Some(value)),
-            _ => Err(self.is_not(CONDITIONS)),
+            _ => Err(self.is_not(Wanted::Conditions)),
         }
     }
 
@@ -117,7 +161,7 @@ impl<'a> Value<'a> {
             Self::Unknown => Ok(None),
             Self::Integer(value) => Ok(Some(Number::Integer(value))),
             Self::Double(value) => Ok(Some(Number::Double(value))),
-            _ => Err(self.is_not(NUMBERS)),
+            _ => Err(self.is_not(Wanted::Numbers)),
         }
     }
 
@@ -126,11 +170,11 @@ impl<'a> Value<'a> {
         match self {
             Self::Unknown => Ok(None),
             Self::Text(text) => Ok(Some(text)),
-            _ => Err(self.is_not(STRINGS)),
+            _ => Err(self.is_not(Wanted::Strings)),
         }
     }
 
-    const fn is_not(self, wanted: &'static str) -> Fault {
+    const fn is_not(self, wanted: Wanted) -> Fault {
         Fault::Kind { wanted, found: self.kind() }
     }
 
@@ -170,11 +214,14 @@ impl<'a> Value<'a> {
     ) -> Result<Option<bool>, Fault> {
         let is_number = |value| matches!(value, Self::Integer(_) | Self::Double(_));
         if is_number(self) || is_number(other) {
-            let number = |value: Self| value.number().map_err(|_| value.is_not(BOTH_NUMBERS));
+            let number =
+                |value: Self| value.number().map_err(|_| value.is_not(Wanted::SecondNumber));
             return Ok(compare(number(self)?, Comparison::Equal, number(other)?));
         }
         Ok(match (self, other) {
-            (Self::Object, _) | (_, Self::Object) => return Err(Self::Object.is_not("values")),
+            (Self::Object, _) | (_, Self::Object) => {
+                return Err(Self::Object.is_not(Wanted::Values));
+            }
             (Self::Unknown, _) | (_, Self::Unknown) if dialect == Dialect::Jms => None,
             (Self::Unknown, Self::Unknown) => Some(true),
             (Self::Boolean(one), Self::Boolean(other)) => Some(one == other),

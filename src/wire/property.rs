@@ -154,6 +154,9 @@ impl From<&str> for Value {
     }
 }
 
+/// Version and count, before the entries.
+const HEAD_BYTES: usize = 8;
+
 /// A checked table, borrowed from its packet. Looking something up allocates nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct PropertyTable<'a> {
@@ -167,29 +170,44 @@ impl<'a> PropertyTable<'a> {
     /// # Errors
     /// Any [`PropertyError`] about version, count, types or truncation.
     pub fn new(section: &'a [u8]) -> Result<Self, PropertyError> {
+        let count = Self::walk(section, |_| ())?;
+        Ok(Self { entries: section.get(HEAD_BYTES..).unwrap_or_default(), count })
+    }
+
+    /// Checks a section, shows each property on the way, and counts them: one pass where
+    /// [`new`](Self::new) and [`iter`](Self::iter) take two.
+    ///
+    /// # Errors
+    /// As of `new`. What was shown until then stands in a broken table.
+    pub(crate) fn walk(
+        section: &'a [u8],
+        mut see: impl FnMut(RawProperty<'a>),
+    ) -> Result<usize, PropertyError> {
         if section.is_empty() {
-            return Ok(Self { entries: &[], count: 0 });
+            return Ok(0);
         }
         let (version, rest) = int(section).ok_or(PropertyError::Truncated { entry: 0 })?;
         if version != 1 {
             return Err(PropertyError::Version { found: version });
         }
-        let (count, entries) = int(rest).ok_or(PropertyError::Truncated { entry: 0 })?;
+        let (count, mut rest) = int(rest).ok_or(PropertyError::Truncated { entry: 0 })?;
         let wanted = usize::try_from(count)
             .ok()
             .filter(|&count| count <= PROPERTIES_MAX)
             .ok_or(PropertyError::Count { count })?;
-        let mut rest = entries;
         let mut seen = 0;
         while seen < wanted {
             match entry(rest, seen)? {
-                Some((_, tail)) => rest = tail,
+                Some((property, tail)) => {
+                    see(property);
+                    rest = tail;
+                }
                 // An empty name ends the list early.
                 None => break,
             }
             seen += 1;
         }
-        Ok(Self { entries, count: seen })
+        Ok(seen)
     }
 
     /// How many properties there are.
