@@ -30,11 +30,7 @@ pub(super) struct Reply {
 
 impl Reply {
     pub(super) fn send(&self, status: Status, turn: &mut Turn<'_>) {
-        self.output.put_status(
-            self.to.header.packet_type.reply(),
-            self.to.header.consumer_id,
-            status,
-        );
+        self.output.put_status(self.to.request.reply(), self.to.id, status);
         turn.touch_output(&self.output);
     }
 

@@ -8,7 +8,7 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
 };
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use crate::{
     reactor::Transport,
@@ -50,7 +50,7 @@ struct Pipe {
 }
 
 impl Transport for Pipe {
-    fn read(&self, _: &mut [u8]) -> io::Result<usize> {
+    fn read(&self, _: &mut BytesMut) -> io::Result<usize> {
         Err(io::ErrorKind::WouldBlock.into())
     }
 

@@ -68,6 +68,8 @@ pub(super) struct State {
     /// Ids of the messages that are here and whose producers wait for a reply, so that one that is
     /// sent again is known.
     pub(super) known: HashSet<MessageId>,
+    /// Whom a topic's message goes to; empty between two of them, kept for its memory.
+    pub(super) recipients: Vec<i64>,
     /// A topic's messages in order of arrival, where the limit behaviour may take one away.
     pub(super) arrivals: Backlog,
     pub(super) next_order: u64,
@@ -147,6 +149,7 @@ impl State {
             messages: 0,
             bytes: 0,
             known: HashSet::new(),
+            recipients: Vec::new(),
             arrivals: Backlog::default(),
             next_order: 0,
             held: HashMap::new(),
@@ -204,8 +207,8 @@ impl State {
             let selector = consumer.selector.as_ref();
             !own && !consumer.is_closed() && selector.is_none_or(|one| one.matches(&message.packet))
         };
-        let plain: Vec<i64> =
-            self.subscribers.values().filter(wants).map(|one| one.subscription).collect();
+        let mut plain = std::mem::take(&mut self.recipients);
+        plain.extend(self.subscribers.values().filter(wants).map(|one| one.subscription));
         let routes: Vec<Arc<Destination>> = self
             .routes
             .iter()
@@ -214,6 +217,7 @@ impl State {
             .collect();
         let holders = plain.len() + routes.len();
         if holders == 0 {
+            self.recipients = plain;
             return;
         }
         message.set_holders(u32::try_from(holders).unwrap_or(u32::MAX));
@@ -224,9 +228,10 @@ impl State {
         for to in routes {
             turn.forward(&to, Arc::clone(message));
         }
-        for key in plain {
+        for key in plain.drain(..) {
             self.enqueue(key, entry.clone(), turn.wall_ms);
         }
+        self.recipients = plain;
     }
 
     /// Remembers the order of arrival, and forgets what is gone when it is most of what is there.

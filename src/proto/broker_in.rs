@@ -169,8 +169,10 @@ impl DestinationMask {
 /// Where and how a reply goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplyTo {
-    /// The request's header: its type decides the reply's, its consumer id correlates.
-    pub header: Header,
+    /// The request's type, which decides the reply's.
+    pub request: PacketType,
+    /// Correlates request and reply.
+    pub id: i64,
     /// Whether the client wants one.
     pub wanted: bool,
 }
@@ -179,13 +181,17 @@ impl ReplyTo {
     fn new(header: &Header) -> Self {
         // The number after NULL is that of a message, so nothing can be its reply.
         let can_be = header.packet_type != PacketType::NULL;
-        Self { header: *header, wanted: can_be && header.flags.contains(Flags::ACKNOWLEDGE) }
+        Self {
+            request: header.packet_type,
+            id: header.consumer_id,
+            wanted: can_be && header.flags.contains(Flags::ACKNOWLEDGE),
+        }
     }
 
     /// A reply with this status.
     #[must_use]
     pub fn with(&self, status: Status) -> PacketBuilder {
-        PacketBuilder::reply(&self.header, status)
+        PacketBuilder::new(self.request.reply()).consumer_id(self.id).int("JMQStatus", status.0)
     }
 
     /// A reply that says why not.
@@ -193,7 +199,7 @@ impl ReplyTo {
     pub fn refuse(&self, status: Status, reason: &str) -> PacketBuilder {
         let reply = self.with(status).string("JMQReason", reason);
         // The C client reads the id before the status, and gives up if there is none.
-        let id_first = self.header.packet_type == PacketType::START_TRANSACTION;
+        let id_first = self.request == PacketType::START_TRANSACTION;
         if id_first { reply.long("JMQTransactionID", 0) } else { reply }
     }
 }
@@ -299,7 +305,7 @@ pub enum Request {
     /// Show a browser, whose id this is, messages; whole ids.
     Deliver(i64, Bytes),
     /// Something about a transaction.
-    Transaction(TransactionRequest),
+    Transaction(Box<TransactionRequest>),
     /// Register a producer.
     AddProducer {
         /// Destination's name.
@@ -312,7 +318,7 @@ pub enum Request {
     /// Remove a producer.
     DeleteProducer(i64),
     /// Register a consumer.
-    AddConsumer(AddConsumer),
+    AddConsumer(Box<AddConsumer>),
     /// Remove a consumer.
     DeleteConsumer {
         /// The consumer.
@@ -519,16 +525,16 @@ impl Inbound {
             authentication.as_deref().map_or(Some(greeting.authentication), Authentication::named)
         else {
             let refusal = PacketBuilder::new(PacketType::AUTHENTICATE_REQUEST)
-                .consumer_id(reply.header.consumer_id)
+                .consumer_id(reply.id)
                 .int("JMQStatus", Status::FORBIDDEN.0);
             steps.push(Step::Send(refusal));
             return self.close("this kind of authentication is not served".into(), steps);
         };
         let challenge = PacketBuilder::new(PacketType::AUTHENTICATE_REQUEST)
-            .consumer_id(reply.header.consumer_id)
+            .consumer_id(reply.id)
             .string("JMQAuthType", kind.name())
             .boolean("JMQChallenge", true)
-            .int("JMQSequence", reply.header.id.sequence)
+            .int("JMQSequence", packet.header().id.sequence)
             .int("JMQStatus", Status::OK.0);
         steps.push(Step::Send(match kind {
             Authentication::Digest => challenge.body(auth::nonce(greeting.nonce)),
@@ -689,7 +695,8 @@ fn request(packet: Packet) -> Result<Option<Request>, Refused> {
         | PacketType::RECOVER_TRANSACTION
         | PacketType::VERIFY_TRANSACTION => {
             let read = transaction::read(&packet, &table);
-            Request::Transaction(read.map_err(|(status, reason)| Refused { status, reason })?)
+            let read = read.map_err(|(status, reason)| Refused { status, reason })?;
+            Request::Transaction(Box::new(read))
         }
         PacketType::ADD_PRODUCER => {
             let (name, kind) = destination(&table)?;
@@ -697,7 +704,7 @@ fn request(packet: Packet) -> Result<Option<Request>, Refused> {
             Request::AddProducer { destination: name, kind, session }
         }
         PacketType::DELETE_PRODUCER => Request::DeleteProducer(long("JMQProducerID")?),
-        PacketType::ADD_CONSUMER => Request::AddConsumer(add_consumer(&table)?),
+        PacketType::ADD_CONSUMER => Request::AddConsumer(Box::new(add_consumer(&table)?)),
         PacketType::DELETE_CONSUMER => match table.long("JMQConsumerID")? {
             Some(consumer) => Request::DeleteConsumer {
                 consumer,

@@ -1,6 +1,6 @@
-//! The buffer a loop reads into.
+//! The buffers a loop reads into.
 
-use std::io;
+use std::{collections::VecDeque, io};
 
 use bytes::{Bytes, BytesMut};
 
@@ -8,14 +8,20 @@ use super::Transport;
 
 /// Most bytes of one read.
 const READ_BYTES: usize = 256 * 1024;
-/// Below this much room a fresh buffer is taken, so that reads stay large.
+/// Below this much room another buffer is taken, so that reads stay large.
 const ROOM_BYTES_MIN: usize = 64 * 1024;
+/// Most buffers that are kept for reading into them again: what is on its way through a busy loop.
+const BUFFERS_MAX: usize = 16;
 
-/// One buffer for all connections of a loop. What was read is split off the front and shared; an
-/// idle connection holds none of it.
+/// A few buffers for all connections of a loop. What was read is split off the front and shared; a
+/// buffer that nobody shares any more is read into again. An idle connection holds none of it.
 #[derive(Debug, Default)]
 pub struct ReadBuffer {
-    bytes: BytesMut,
+    current: BytesMut,
+    /// Whether `current` was ever anything but empty.
+    has_memory: bool,
+    /// Used up, the longest resting first.
+    resting: VecDeque<BytesMut>,
 }
 
 impl ReadBuffer {
@@ -25,17 +31,81 @@ impl ReadBuffer {
     /// # Errors
     /// What the transport says; `UnexpectedEof` at its end.
     pub fn read(&mut self, transport: &dyn Transport) -> io::Result<(Bytes, bool)> {
-        if self.bytes.len() < ROOM_BYTES_MIN {
-            // Keeps the memory if nobody shares it any more, takes new memory if somebody does.
-            self.bytes.clear();
-            self.bytes.reserve(READ_BYTES);
-            self.bytes.resize(READ_BYTES, 0);
+        if self.current.capacity() < ROOM_BYTES_MIN {
+            self.take_another();
         }
-        let room = self.bytes.len();
-        let count = transport.read(&mut self.bytes)?;
+        let room = self.current.capacity();
+        let count = transport.read(&mut self.current)?;
         if count == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        Ok((self.bytes.split_to(count).freeze(), count == room))
+        Ok((self.current.split_to(count).freeze(), count == room))
+    }
+
+    fn take_another(&mut self) {
+        let is_free = |one: &mut BytesMut| one.try_reclaim(READ_BYTES);
+        let next =
+            if self.resting.front_mut().is_some_and(is_free) || self.resting.len() >= BUFFERS_MAX {
+                self.resting.pop_front()
+            } else {
+                None
+            };
+        let used_up = std::mem::replace(&mut self.current, next.unwrap_or_default());
+        if std::mem::replace(&mut self.has_memory, true) {
+            self.resting.push_back(used_up);
+        }
+        // Takes new memory unless this is one that nobody shares.
+        self.current.reserve(READ_BYTES);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, IoSlice};
+
+    use bytes::BytesMut;
+
+    use super::{BUFFERS_MAX, READ_BYTES, ReadBuffer};
+    use crate::reactor::Transport;
+
+    /// Gives as many bytes as there is room for, up to a limit.
+    #[derive(Debug)]
+    struct Stream(usize);
+
+    impl Transport for Stream {
+        fn read(&self, buffer: &mut BytesMut) -> io::Result<usize> {
+            let count = self.0.min(buffer.capacity() - buffer.len());
+            buffer.extend(std::iter::repeat_n(7, count));
+            Ok(count)
+        }
+        fn write_vectored(&self, _: &[IoSlice<'_>]) -> io::Result<usize> {
+            Ok(0)
+        }
+        fn finish(&self) {}
+        fn abort(&self) {}
+    }
+
+    #[test]
+    fn memory_nobody_shares_is_read_into_again() {
+        let mut buffer = ReadBuffer::default();
+        let mut places = std::collections::HashSet::new();
+        for _ in 0..1000 {
+            let (bytes, more) = buffer.read(&Stream(READ_BYTES)).unwrap();
+            assert!(more && bytes.len() >= READ_BYTES && bytes.iter().all(|&byte| byte == 7));
+            places.insert(bytes.as_ptr() as usize);
+        }
+        assert!(places.len() <= 2, "{} buffers for one that is let go at once", places.len());
+    }
+
+    #[test]
+    fn what_is_shared_stays_as_it_is_and_costs_new_memory() {
+        let mut buffer = ReadBuffer::default();
+        let kept: Vec<_> =
+            (0..3 * BUFFERS_MAX).map(|_| buffer.read(&Stream(READ_BYTES)).unwrap().0).collect();
+        assert!(kept.iter().all(|bytes| bytes.iter().all(|&byte| byte == 7)));
+        assert!(buffer.resting.len() <= BUFFERS_MAX, "{} are kept", buffer.resting.len());
+        let (short, more) = buffer.read(&Stream(10)).unwrap();
+        assert_eq!((short.len(), more), (10, false));
+        assert_eq!(buffer.read(&Stream(0)).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     }
 }

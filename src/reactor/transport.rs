@@ -2,20 +2,22 @@
 
 use std::{
     fmt,
-    io::{self, IoSlice, Read, Write},
+    io::{self, IoSlice, Write},
     net::Shutdown,
 };
 
+use bytes::BytesMut;
 use mio::net::TcpStream;
+use socket2::SockRef;
 
 /// A non-blocking byte stream. Its reading half is used by the loop that owns the connection, its
 /// writing half by whoever is inside the connection's output gate.
 pub trait Transport: Send + Sync + fmt::Debug {
-    /// Reads what is there; 0 at the end.
+    /// Reads what is there behind what is in the buffer, as far as it has room; 0 at the end.
     ///
     /// # Errors
     /// `WouldBlock` if nothing is there yet; anything else ends the connection.
-    fn read(&self, buffer: &mut [u8]) -> io::Result<usize>;
+    fn read(&self, buffer: &mut BytesMut) -> io::Result<usize>;
 
     /// Writes as much as fits.
     ///
@@ -43,8 +45,15 @@ impl Tcp {
 }
 
 impl Transport for Tcp {
-    fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        retry(|| (&self.0).read(buffer))
+    fn read(&self, buffer: &mut BytesMut) -> io::Result<usize> {
+        let socket = SockRef::from(&self.0);
+        let count = retry(|| socket.recv(buffer.spare_capacity_mut()))?;
+        // SAFETY: the kernel has written `count` bytes to the spare capacity, from its start.
+        #[allow(unsafe_code, reason = "the kernel fills memory that was not zeroed")]
+        unsafe {
+            buffer.set_len(buffer.len() + count);
+        }
+        Ok(count)
     }
 
     fn write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {

@@ -390,7 +390,7 @@ impl Connection {
             Request::Unsubscribe(name, client_id) => {
                 return self.unsubscribe(to, &name, client_id.as_deref(), turn);
             }
-            Request::Transaction(request) => return self.transaction(to, request, turn),
+            Request::Transaction(request) => return self.transaction(to, *request, turn),
             Request::Stop(session) => {
                 self.stop(session, turn);
                 to.with(Status::OK)
@@ -399,7 +399,7 @@ impl Connection {
             Request::GenerateIds(count) => generate_ids(to, count, turn)?,
         };
         // STOP is answered even to those who did not ask.
-        if to.wanted || to.header.packet_type == PacketType::STOP {
+        if to.wanted || to.request == PacketType::STOP {
             turn.send_packet(&self.output, ok);
         }
         Ok(())

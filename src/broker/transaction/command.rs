@@ -225,7 +225,7 @@ impl TxReply {
     /// The packet that answers this request.
     pub(in crate::broker) fn packet(&self, to: &ReplyTo) -> PacketBuilder {
         // The C client reads the id of a start before the status, and gives up if there is none.
-        let is_start = to.header.packet_type == PacketType::START_TRANSACTION;
+        let is_start = to.request == PacketType::START_TRANSACTION;
         let transaction = self.transaction.or_else(|| is_start.then_some(0));
         let mut packet = to.with(self.status);
         if let Some(id) = transaction {

@@ -12,7 +12,7 @@ use crate::{
             Association, AutoRollback, Ending, Start, Target, TransactionRequest, XaFlags,
         },
     },
-    wire::{PacketBuilder, PacketType, Status, java},
+    wire::{PacketType, Status, java},
 };
 
 #[test]
@@ -251,7 +251,7 @@ fn the_list_says_whose_it_is_and_how_much_is_in_it() {
 #[test]
 fn replies_have_the_properties_of_their_kind() {
     let answer = |kind, reply: &TxReply| {
-        let to = ReplyTo { header: *PacketBuilder::new(kind).finish().header(), wanted: true };
+        let to = ReplyTo { request: kind, id: 0, wanted: true };
         let packet = reply.packet(&to).finish();
         let names: Vec<String> = packet
             .properties()
