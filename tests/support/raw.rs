@@ -44,7 +44,11 @@ impl Raw {
 
     /// Connects and says nothing.
     pub fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).expect("the broker listens");
+        Self::over(TcpStream::connect(address).expect("the broker listens"))
+    }
+
+    /// Says nothing yet on this stream.
+    pub fn over(stream: TcpStream) -> Self {
         stream.set_nodelay(true).unwrap();
         let port = i32::from(stream.local_addr().unwrap().port());
         Self {

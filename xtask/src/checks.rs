@@ -59,7 +59,6 @@ pub fn loom_alone(root: &Path, filter: Option<&str>) -> ExitCode {
 
 /// One bench.
 pub fn bench_alone(root: &Path, name: &str, rest: &[&str]) -> ExitCode {
-    let name = if name == "broker" { "loopback" } else { name };
     alone(root, minutes(600), |work| {
         let mut command = work.cargo(["bench", "--all-features", "--bench", name, "--"]);
         work.run(command.args(rest)).map(drop)
