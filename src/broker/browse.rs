@@ -118,10 +118,11 @@ impl What {
                 found.sort_unstable_by_key(|&(at, _)| at);
                 reply.send(Status::OK, turn);
                 let last = found.len() - 1;
-                for (at, (_, message)) in found.drain(..).enumerate() {
+                let show = |(at, (_, message))| {
                     let to = Receiver::Browser { id: *browser, last: at == last };
-                    reply.output.push(Outgoing { message, to });
-                }
+                    Outgoing { message, to }
+                };
+                reply.output.push(found.drain(..).enumerate().map(show).collect());
             }
         }
     }

@@ -70,6 +70,8 @@ pub(super) struct State {
     pub(super) known: HashSet<MessageId>,
     /// Whom a topic's message goes to; empty between two of them, kept for its memory.
     pub(super) recipients: Vec<i64>,
+    /// What an acknowledgement settles; empty between two of them, kept for its memory.
+    pub(super) settled: Vec<Arc<Stored>>,
     /// A topic's messages in order of arrival, where the limit behaviour may take one away.
     pub(super) arrivals: Backlog,
     pub(super) next_order: u64,
@@ -150,6 +152,7 @@ impl State {
             bytes: 0,
             known: HashSet::new(),
             recipients: Vec::new(),
+            settled: Vec::new(),
             arrivals: Backlog::default(),
             next_order: 0,
             held: HashMap::new(),
@@ -196,6 +199,11 @@ impl State {
         if self.part != Part::Subscription && is_awaited(message) {
             self.known.insert(message.packet.header().id);
         }
+    }
+
+    /// Whether a message that may be sent again is here already.
+    pub(super) fn knows(&self, message: &Stored) -> bool {
+        is_awaited(message) && self.known.contains(&message.packet.header().id)
     }
 
     /// Sends a topic's message to everybody it is for.
@@ -388,6 +396,7 @@ impl State {
             return;
         }
         let mut gone = Vec::new();
+        let mut burst = None;
         let Self { subscriptions, subscribers, .. } = self;
         let Some(subscription) = subscriptions.get_mut(&key) else { return };
         while *left > 0 && !subscription.backlog.is_empty() {
@@ -423,9 +432,10 @@ impl State {
             consumer.count_dispatched(subscriber.in_flight.len());
             let output = Arc::clone(&consumer.output);
             let trip = Trip { consumer, number, count, taken, epoch, consumer_flow };
-            output.push(Outgoing { message, to: Receiver::Consumer(trip) });
-            turn.touch_output(&output);
+            let outgoing = Outgoing { message, to: Receiver::Consumer(trip) };
+            burst = turn.add_to_burst(burst, output, outgoing);
         }
+        turn.leave_burst(burst);
         for entry in gone {
             if entry.message.is_given_up() {
                 self.subtract(&entry.message, turn);

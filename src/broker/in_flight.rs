@@ -55,6 +55,11 @@ impl InFlight {
         self.take(number)
     }
 
+    /// Takes the delivery of a message out if no transaction holds it.
+    pub(super) fn settle_open(&mut self, id: &MessageId) -> Option<Entry> {
+        self.take_back(id, 0)
+    }
+
     /// Takes the delivery of a message out if no other transaction than this one, or 0, holds it.
     pub(super) fn take_back(&mut self, id: &MessageId, transaction: i64) -> Option<Entry> {
         let number = self.find(id)?;

@@ -141,7 +141,7 @@ enum Control {
 pub(super) struct Output {
     /// The connection's id.
     pub connection_id: i64,
-    lanes: Lanes<Control, Outgoing, Lane>,
+    lanes: Lanes<Control, Vec<Outgoing>, Lane>,
     writable: AtomicBool,
     /// The last turn that has this on its list; spares looking for it there.
     touched: AtomicU64,
@@ -171,8 +171,8 @@ impl Output {
         }
     }
 
-    /// Leaves a message. Bounded by the consumers' credit.
-    pub(super) fn push(&self, outgoing: Outgoing) {
+    /// Leaves messages. Bounded by the consumers' credit, and by what browsers ask for.
+    pub(super) fn push(&self, outgoing: Vec<Outgoing>) {
         self.lanes.push_slow(outgoing);
     }
 
@@ -251,7 +251,7 @@ impl Output {
     pub(super) fn flush(self: &Arc<Self>, turn: &mut Turn<'_>) {
         self.lanes.enter(
             turn,
-            |lane, outgoing| lane.outbound.stage(outgoing),
+            |lane, outgoing| outgoing.into_iter().for_each(|one| lane.outbound.stage(one)),
             |lane, control, turn| lane.control(control, turn),
             |lane, turn| self.write(lane, turn),
         );

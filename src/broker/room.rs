@@ -76,7 +76,7 @@ impl Destination {
         }
         let bytes = message.bytes();
         if !promised {
-            if state.known.contains(&message.packet.header().id) {
+            if state.knows(message) {
                 return Err((Status::NOT_MODIFIED, format!("{name} has this message already")));
             }
             let held = Held { messages: state.messages, bytes: state.bytes };

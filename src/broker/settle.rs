@@ -24,6 +24,9 @@ impl State {
         transaction: i64,
         turn: &mut Turn<'_>,
     ) -> Status {
+        if kind == AckKind::Consumed && transaction == 0 {
+            return self.consume(blocks, turn);
+        }
         let mut status = Status::OK;
         for (consumer, id) in each_block(blocks) {
             let done = if transaction == 0 {
@@ -34,6 +37,32 @@ impl State {
             if !done {
                 status = Status::CONFLICT;
             }
+        }
+        status
+    }
+
+    /// Settles what is there, for good: what nearly all acknowledgements do. Neighbouring blocks
+    /// are nearly always of one consumer, which is looked up once for all of them.
+    fn consume(&mut self, blocks: &[u8], turn: &mut Turn<'_>) -> Status {
+        let mut status = Status::OK;
+        let mut each = each_block(blocks).peekable();
+        while let Some(&(consumer, _)) = each.peek() {
+            let mut settled = std::mem::take(&mut self.settled);
+            let subscriber = self.subscribers.get_mut(&consumer);
+            let mut flight = subscriber.map(|one| &mut one.in_flight);
+            while let Some((_, id)) = each.next_if(|(next, _)| *next == consumer) {
+                match flight.as_mut().and_then(|flight| flight.settle_open(&id)) {
+                    Some(entry) => settled.push(entry.message),
+                    // Everything of a consumer that is not here is settled or went back.
+                    None => status = Status::CONFLICT,
+                }
+            }
+            if let Some(subscriber) = self.subscribers.get(&consumer) {
+                subscriber.consumer.count_unsettled(subscriber.in_flight.len());
+            }
+            settled.drain(..).for_each(|message| self.subtract(&message, turn));
+            self.settled = settled;
+            self.retire(consumer);
         }
         status
     }
@@ -60,7 +89,7 @@ impl State {
         let key = subscriber.subscription;
         let Some(mut entry) = subscriber.in_flight.settle(id) else { return false };
         subscriber.consumer.count_unsettled(subscriber.in_flight.len());
-        if kind == AckKind::Undeliverable && self.part != super::dispatch::Part::Topic {
+        if self.part != super::dispatch::Part::Topic {
             entry.deliveries += 1;
             self.restore_all(key, vec![entry], turn);
         } else {

@@ -11,9 +11,16 @@ use crate::{
 };
 
 use super::{
-    command::Command, coordinator::Transact, destination::Destination, output::Output,
-    shared::Shared, stored::Stored,
+    command::Command,
+    coordinator::Transact,
+    destination::Destination,
+    output::{Outgoing, Output},
+    shared::Shared,
+    stored::Stored,
 };
+
+/// Messages for which a burst has room from the start.
+const BURST_MESSAGES: usize = 4;
 
 /// Empty vectors kept for the next bursts.
 const SPARE_MAX: usize = 64;
@@ -37,6 +44,13 @@ pub(super) struct Carry {
     ticks_wanted: u64,
     answer_due: bool,
     turn: u64,
+}
+
+/// Messages that go to one output.
+#[derive(Debug)]
+pub(super) struct Burst {
+    output: Arc<Output>,
+    messages: Vec<Outgoing>,
 }
 
 /// Who wants a tick.
@@ -190,6 +204,33 @@ impl<'a> Turn<'a> {
         let known = |other: &Arc<Destination>| Arc::ptr_eq(other, destination);
         if !self.carry.destinations.last().is_some_and(known) {
             self.carry.destinations.push(Arc::clone(destination));
+        }
+    }
+
+    /// Adds a message to those that go to an output together, or leaves those first if they go to
+    /// another one.
+    pub(super) fn add_to_burst(
+        &mut self,
+        burst: Option<Burst>,
+        output: Arc<Output>,
+        outgoing: Outgoing,
+    ) -> Option<Burst> {
+        let mut burst = match burst {
+            Some(burst) if Arc::ptr_eq(&burst.output, &output) => burst,
+            other => {
+                self.leave_burst(other);
+                Burst { output, messages: Vec::with_capacity(BURST_MESSAGES) }
+            }
+        };
+        burst.messages.push(outgoing);
+        Some(burst)
+    }
+
+    /// Leaves messages with their output.
+    pub(super) fn leave_burst(&mut self, burst: Option<Burst>) {
+        if let Some(Burst { output, messages }) = burst {
+            output.push(messages);
+            self.touch_output(&output);
         }
     }
 

@@ -178,7 +178,8 @@ pub struct ReplyTo {
 }
 
 impl ReplyTo {
-    fn new(header: &Header) -> Self {
+    /// Where the reply to the packet with this header goes.
+    pub fn of(header: &Header) -> Self {
         // The number after NULL is that of a message, so nothing can be its reply.
         let can_be = header.packet_type != PacketType::NULL;
         Self {
@@ -449,7 +450,7 @@ impl Inbound {
         accounts: &dyn Accounts,
         steps: &mut Vec<Step>,
     ) {
-        let reply = ReplyTo::new(packet.header());
+        let reply = ReplyTo::of(packet.header());
         let kind = packet.header().packet_type;
         match (&self.phase, kind) {
             (Phase::Closed, _) => {}

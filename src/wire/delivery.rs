@@ -13,6 +13,12 @@ use super::{
     },
 };
 
+/// Id and length of an entry.
+const ENTRY_HEAD_LEN: usize = 4;
+
+/// The end of the list, with its padding.
+const PADDING_MAX: usize = 6;
+
 /// What one delivery adds to a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "plain data between two modules")]
@@ -67,6 +73,34 @@ pub fn encode_head(
 /// Copies the entries, with the delivery count where the Java writer has it: behind the numbers
 /// and before the strings.
 fn put_variable(section: &[u8], count: Option<i32>, out: &mut BytesMut) -> Result<(), DecodeError> {
+    let start = out.len();
+    // Where the numbers at the front end, and where the last entry does.
+    let (mut numbers, mut end) = (0, 0);
+    for entry in Entries::new(section) {
+        let entry = entry?;
+        let is_number = matches!(entry.id, TRANSACTION_ID | PRODUCER_ID | DELIVERY_TIME);
+        if entry.id == DELIVERY_COUNT {
+            return put_entries(section, count, out);
+        }
+        let is_at_front = is_number && numbers == end;
+        end = entry.offset + ENTRY_HEAD_LEN + entry.value.len();
+        if is_at_front {
+            numbers = end;
+        }
+    }
+    out.reserve(end + 2 * ENTRY_HEAD_LEN + PADDING_MAX);
+    let (front, rest) = section.get(..end).unwrap_or_default().split_at(numbers);
+    out.extend_from_slice(front);
+    put_count(count, out);
+    out.extend_from_slice(rest);
+    if out.len() > start {
+        end_list(Padding::Java, start, out);
+    }
+    Ok(())
+}
+
+/// The same for a message that came with a count, which is left out.
+fn put_entries(section: &[u8], count: Option<i32>, out: &mut BytesMut) -> Result<(), DecodeError> {
     let start = out.len();
     let mut pending = count;
     for entry in Entries::new(section) {

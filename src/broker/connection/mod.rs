@@ -183,6 +183,19 @@ impl Connection {
                     self.steps = steps;
                     return Fate::Open;
                 }
+                Ok(Some(Frame::Packet(packet)))
+                    if self.is_logged_in() && packet.header().packet_type.is_message() =>
+                {
+                    // Nothing else is asked so often, and no login has a say in it.
+                    self.steps = steps;
+                    let to = ReplyTo::of(packet.header());
+                    if let Err((status, reason)) = self.message(&to, packet, turn)
+                        && to.wanted
+                    {
+                        turn.send_packet(&self.output, to.refuse(status, &reason));
+                    }
+                    continue;
+                }
                 Ok(Some(Frame::Packet(packet))) => {
                     let accounts = turn.shared.accounts.of(self.info.peer.ip(), self.info.service);
                     self.inbound.handle_packet(packet, &accounts, &mut steps);

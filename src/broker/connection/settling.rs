@@ -116,8 +116,14 @@ impl Connection {
             (None, None) => true,
             _ => false,
         };
-        let mut current = of(0);
+        // Neighbours nearly always belong to one consumer, which need not be looked up again.
+        let (mut current, mut consumer) = (of(0), first_consumer(blocks));
         for at in (BLOCK_LEN..blocks.len()).step_by(BLOCK_LEN) {
+            let other = first_consumer(&blocks[at..]);
+            if other == consumer {
+                continue;
+            }
+            consumer = other;
             let next = of(at);
             if !same(current, next) {
                 runs.push((current, blocks.slice(start..at)));
