@@ -44,8 +44,8 @@ impl Reply {
 #[derive(Debug)]
 enum Told {
     Client(Reply),
-    /// The transaction it was made in, which tells the client.
-    Transaction(i64),
+    /// The transaction it was made in, which tells the client; and its ticket there.
+    Transaction(i64, i64),
 }
 
 /// The outcome of one acknowledgement whose blocks may concern several destinations: told by the
@@ -74,7 +74,9 @@ impl Joint {
         let status = i32::try_from(worst).map_or(Status::ERROR, Status);
         match &self.told {
             Told::Client(reply) => reply.send(status, turn),
-            Told::Transaction(id) => turn.transact(Transact::Consumed { id: *id, status }),
+            &Told::Transaction(id, ticket) => {
+                turn.transact(Transact::Consumed { id, ticket, status });
+            }
         }
     }
 }
@@ -105,8 +107,8 @@ impl AckReply {
     }
 
     /// Tells a transaction, after so many parts.
-    pub(super) fn to_transaction(parts: usize, id: i64) -> Self {
-        Self::Joint(Joint::new(parts, Told::Transaction(id)))
+    pub(super) fn to_transaction(parts: usize, id: i64, ticket: i64) -> Self {
+        Self::Joint(Joint::new(parts, Told::Transaction(id, ticket)))
     }
 
     pub(super) fn done(&self, status: Status, turn: &mut Turn<'_>) {

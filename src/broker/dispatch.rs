@@ -425,7 +425,7 @@ impl State {
                 continue;
             }
             subscription.ready.push_back(id);
-            let count = i32::try_from(entry.deliveries).unwrap_or(i32::MAX - 1) + 1;
+            let count = i32::try_from(entry.deliveries).unwrap_or(i32::MAX).saturating_add(1);
             let message = Arc::clone(&entry.message);
             let number = subscriber.in_flight.deliver(entry);
             let consumer = Arc::clone(&subscriber.consumer);

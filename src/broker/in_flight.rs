@@ -3,7 +3,10 @@
 //! Acknowledgements nearly always come in that order, so the front is looked at first. If many are
 //! out and one is settled far from the front, an index is made and kept until they are few again.
 
-use std::collections::{HashMap, VecDeque};
+use std::{
+    collections::{HashMap, VecDeque},
+    ops::Range,
+};
 
 use crate::wire::MessageId;
 
@@ -110,13 +113,8 @@ impl InFlight {
             // If it is settled and so is all before it, there is nothing up to it.
             Some(id) => self.slots.iter().rposition(|slot| slot.id == *id).map_or(0, |at| at + 1),
         };
-        let numbers = self.first..self.first + count as u64;
-        numbers
-            .filter(|&number| self.slot(number).is_some_and(|slot| slot.held_by == 0))
-            .collect::<Vec<_>>()
-            .into_iter()
-            .filter_map(|number| self.take(number))
-            .collect()
+        let taken = self.take_numbers(self.first..self.first + count as u64);
+        taken.into_iter().map(|(_, entry)| entry).collect()
     }
 
     /// Every unsettled delivery.
@@ -143,22 +141,25 @@ impl InFlight {
         Some(entry)
     }
 
-    /// Takes everything after the delivery of `last`. If that one is settled and so is all before
-    /// it, everything is after it.
+    /// Takes what no transaction holds after the delivery of `last`. If that one is settled and so
+    /// is all before it, everything is after it.
     pub(super) fn take_after(&mut self, last: Option<&MessageId>) -> Vec<Entry> {
         let position = |id: &MessageId| self.slots.iter().rposition(|slot| slot.id == *id);
         let keep = last.and_then(position).map_or(0, |at| at + 1);
-        self.index = None;
-        let taken: Vec<Entry> = self.slots.drain(keep..).filter_map(|slot| slot.entry).collect();
-        self.unsettled -= taken.len();
-        taken
+        let taken = self.take_numbers(self.first + keep as u64..u64::MAX);
+        taken.into_iter().map(|(_, entry)| entry).collect()
     }
 
     /// Takes everything no transaction holds, with the numbers.
     pub(super) fn take_all(&mut self) -> Vec<(u64, Entry)> {
-        let numbers = self.first..self.first + self.slots.len() as u64;
-        let mut taken = Vec::with_capacity(self.unsettled);
-        for number in numbers {
+        self.take_numbers(self.first..u64::MAX)
+    }
+
+    /// Takes what no transaction holds among these, with the numbers.
+    fn take_numbers(&mut self, numbers: Range<u64>) -> Vec<(u64, Entry)> {
+        let end = numbers.end.min(self.first + self.slots.len() as u64);
+        let mut taken = Vec::new();
+        for number in numbers.start..end {
             if self.slot(number).is_some_and(|slot| slot.held_by == 0) {
                 taken.extend(self.take(number).map(|entry| (number, entry)));
             }
@@ -272,6 +273,11 @@ mod tests {
         let mut flight = filled(3);
         assert_eq!(sequences(&flight.take_after(None)), [1, 2, 3]);
         assert!(flight.is_empty());
+        let mut flight = filled(4);
+        assert!(flight.hold(&id(3), 7));
+        assert_eq!(sequences(&flight.take_after(Some(&id(1)))), [2, 4]);
+        assert_eq!(sequences(&flight.take_after(None)), [1]);
+        assert!(flight.take_held(&id(3), 7).is_some() && flight.is_empty());
     }
 
     #[test]

@@ -16,7 +16,8 @@ fn each_block(blocks: &[u8]) -> impl Iterator<Item = (i64, MessageId)> {
 }
 
 impl State {
-    /// Settles what is there, or has a transaction hold it; the worst outcome is the answer.
+    /// Settles what is there, or has a transaction hold what is consumed; the worst outcome is the
+    /// answer. What is not consumed belongs to no transaction.
     pub(super) fn acknowledge(
         &mut self,
         blocks: &[u8],
@@ -29,10 +30,10 @@ impl State {
         }
         let mut status = Status::OK;
         for (consumer, id) in each_block(blocks) {
-            let done = if transaction == 0 {
-                self.acknowledge_one(consumer, &id, kind, turn)
-            } else {
+            let done = if transaction != 0 && kind == AckKind::Consumed {
                 self.hold_one(consumer, id, transaction)
+            } else {
+                self.acknowledge_one(consumer, &id, kind, turn)
             };
             if !done {
                 status = Status::CONFLICT;
@@ -81,7 +82,8 @@ impl State {
             AckKind::Validate => return true,
             AckKind::CountOnly(count) => {
                 // The next delivery counts one more than the client has seen.
-                open.deliveries = u32::try_from(count - 1).unwrap_or(open.deliveries);
+                let seen = count.checked_sub(1).and_then(|seen| u32::try_from(seen).ok());
+                open.deliveries = seen.unwrap_or(open.deliveries);
                 return true;
             }
             AckKind::Consumed | AckKind::Undeliverable => {}
@@ -152,8 +154,8 @@ impl State {
     fn end_one(&mut self, key: i64, mut entry: Entry, outcome: Outcome, turn: &mut Turn<'_>) {
         match outcome {
             Outcome::Commit => self.subtract(&entry.message, turn),
-            Outcome::Rollback { max_rollbacks, dead_on_max, .. } => {
-                entry.deliveries += 1;
+            Outcome::Rollback { seen, max_rollbacks, dead_on_max, .. } => {
+                entry.deliveries += u32::from(seen);
                 if dead_on_max && max_rollbacks.is_some_and(|max| entry.deliveries >= max) {
                     self.die(entry, DeadReason::Undeliverable, turn);
                 } else {

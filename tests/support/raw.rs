@@ -9,6 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use tidegate::{
+    broker::Broker,
     internals::auth,
     wire::{
         Decoder, Flags, Frame, MessageId, Packet, PacketBuilder, PacketType, Padding,
@@ -106,6 +107,19 @@ impl Raw {
         id
     }
 
+    /// Asks for several things in one write, and returns the ids of the replies.
+    pub fn ask_at_once<const N: usize>(&mut self, builders: [PacketBuilder; N]) -> [i64; N] {
+        let mut bytes = Vec::new();
+        let ids = builders.map(|builder| {
+            self.next_id += 1;
+            let builder = builder.consumer_id(self.next_id).flags(Flags::ACKNOWLEDGE);
+            bytes.extend_from_slice(self.stamp(builder).raw());
+            self.next_id
+        });
+        self.send_bytes(&bytes);
+        ids
+    }
+
     pub fn reply(&mut self, id: i64) -> Packet {
         let is_reply = |packet: &Packet| {
             packet.header().packet_type.is_reply() && packet.header().consumer_id == id
@@ -168,9 +182,84 @@ impl Raw {
         );
     }
 
+    /// Ends the connection without a goodbye, as a killed process does.
+    pub fn reset(self) {
+        socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)).unwrap();
+    }
+
+    /// Creates a queue and sends texts to it that wait for their replies.
+    pub fn fill(&mut self, queue: &str, texts: impl IntoIterator<Item = impl ToString>) {
+        assert_eq!(status(&self.create_destination(queue, QUEUE)), 200);
+        for text in texts {
+            let reply = self.request(Self::text(queue, QUEUE, &text.to_string()));
+            assert_eq!(status(&reply), 200, "{}", reason(&reply));
+        }
+    }
+
+    /// A session that acknowledges as its consumers say, with one consumer of a queue, started.
+    pub fn consume(&mut self, ack_mode: i32, queue: &str, size: i32) -> (i64, i64) {
+        let session = self.create_session(ack_mode);
+        let consumer = self.add_consumer(session, queue, QUEUE, size);
+        self.start();
+        (session, consumer)
+    }
+
+    /// The next so many messages.
+    pub fn messages(&mut self, count: usize) -> Vec<Packet> {
+        (0..count).map(|_| self.message()).collect()
+    }
+
+    /// Pauses one session and waits until it is.
+    pub fn stop_session(&mut self, session: i64) {
+        let stop = PacketBuilder::new(PacketType::STOP).long("JMQSessionID", session);
+        assert_eq!(status(&self.request(stop)), 200);
+    }
+
+    pub fn start_session(&mut self, session: i64) {
+        self.send(PacketBuilder::new(PacketType::START).long("JMQSessionID", session));
+    }
+
+    /// Starts a local transaction.
+    pub fn begin(&mut self, session: i64) -> i64 {
+        let reply = self.request(
+            PacketBuilder::new(PacketType::START_TRANSACTION).long("JMQSessionID", session),
+        );
+        assert_eq!(status(&reply), 200, "{}", reason(&reply));
+        long(&reply, "JMQTransactionID")
+    }
+
+    pub fn commit(&mut self, transaction: i64) -> Packet {
+        self.request(about(PacketType::COMMIT_TRANSACTION, transaction))
+    }
+
+    pub fn rollback(&mut self, transaction: i64) -> Packet {
+        self.request(about(PacketType::ROLLBACK_TRANSACTION, transaction))
+    }
+
+    /// Sends texts to a queue in a transaction.
+    pub fn fill_in(&mut self, transaction: i64, queue: &str, texts: &[&str]) {
+        for text in texts {
+            let reply = self.request(Self::text_in(transaction, queue, QUEUE, text));
+            assert_eq!(status(&reply), 200, "{}", reason(&reply));
+        }
+    }
+
+    /// Acknowledges in a transaction.
+    pub fn acknowledge_in(&mut self, transaction: i64, packets: &[&Packet]) -> Packet {
+        self.request(in_transaction(transaction, acknowledge(packets)))
+    }
+
     pub fn text(name: &str, kind: i32, text: &str) -> PacketBuilder {
-        let fields =
-            VariableHeader { destination: Some(name.as_bytes()), ..VariableHeader::default() };
+        Self::text_in(0, name, kind, text)
+    }
+
+    /// A text that is sent in a transaction; 0: in none.
+    pub fn text_in(transaction: i64, name: &str, kind: i32, text: &str) -> PacketBuilder {
+        let fields = VariableHeader {
+            destination: Some(name.as_bytes()),
+            transaction_id: (transaction != 0).then_some(transaction),
+            ..VariableHeader::default()
+        };
         let queue = if kind == QUEUE { Flags::QUEUE } else { Flags::empty() };
         PacketBuilder::new(PacketType::TEXT_MESSAGE)
             .variable(&fields, Padding::Java)
@@ -262,6 +351,29 @@ pub fn acknowledge(packets: &[&Packet]) -> PacketBuilder {
     PacketBuilder::new(PacketType::ACKNOWLEDGE).body(blocks(packets))
 }
 
+/// Deliveries that come back.
+pub fn redeliver(seen: bool, packets: &[&Packet]) -> PacketBuilder {
+    PacketBuilder::new(PacketType::REDELIVER)
+        .boolean("JMQSetRedelivered", seen)
+        .body(blocks(packets))
+}
+
+/// A packet with the id of a transaction in its variable header.
+pub fn in_transaction(transaction: i64, packet: PacketBuilder) -> PacketBuilder {
+    let fields = VariableHeader { transaction_id: Some(transaction), ..VariableHeader::default() };
+    packet.variable(&fields, Padding::Java).unwrap()
+}
+
+/// The end of a session.
+pub fn destroy(session: i64) -> PacketBuilder {
+    PacketBuilder::new(PacketType::DESTROY_SESSION).long("JMQSessionID", session)
+}
+
+/// A request about a transaction.
+pub fn about(kind: PacketType, transaction: i64) -> PacketBuilder {
+    PacketBuilder::new(kind).long("JMQTransactionID", transaction)
+}
+
 /// The 40-byte blocks that name deliveries.
 pub fn blocks(packets: &[&Packet]) -> Vec<u8> {
     let block = |packet: &&Packet| {
@@ -302,4 +414,32 @@ pub fn flags(packet: &Packet) -> String {
 
 pub fn delivery_count(packet: &Packet) -> i32 {
     packet.variable().unwrap().delivery_count.expect("a delivery has a count")
+}
+
+/// Text and delivery count of each, which must agree with its flag R.
+pub fn counted(packets: &[Packet]) -> Vec<(String, i32)> {
+    let one = |packet: &Packet| {
+        let count = delivery_count(packet);
+        assert_eq!(packet.header().flags.contains(Flags::REDELIVERED), count > 1, "{packet:?}");
+        (body(packet), count)
+    };
+    packets.iter().map(one).collect()
+}
+
+/// Texts with their delivery counts, as [`counted`] reads them.
+pub fn times(expected: &[(&str, i32)]) -> Vec<(String, i32)> {
+    expected.iter().map(|&(text, count)| (text.to_owned(), count)).collect()
+}
+
+/// Messages of a destination, waiting or not settled.
+pub fn held(broker: &Broker, name: &str) -> u64 {
+    let all = broker.snapshot().destinations;
+    all.iter().find(|one| one.name == name).map_or(0, |one| one.messages)
+}
+
+/// Everything in a queue, read by a client of its own.
+pub fn drain(address: SocketAddr, queue: &str) -> Vec<(String, i32)> {
+    let mut raw = Raw::login(address, 0);
+    raw.consume(2, queue, -1);
+    counted(&raw.messages_so_far())
 }

@@ -29,6 +29,8 @@ struct Way {
     transaction: i64,
     /// The producer that used up its credit with it.
     used_up: Option<i64>,
+    /// It is one of several, for as many topics.
+    is_copy: bool,
 }
 
 /// A producer of a connection.
@@ -104,6 +106,7 @@ impl Connection {
         let way = Way {
             transaction: variable.transaction_id.unwrap_or(0),
             used_up: variable.producer_id.filter(|_| flags.contains(Flags::CONSUMER_FLOW)),
+            is_copy: false,
         };
         let due = variable.delivery_time.unwrap_or(0);
         let known = match &self.last {
@@ -156,7 +159,7 @@ impl Connection {
         way: Way,
         turn: &mut Turn<'_>,
     ) -> Result<(), Refusal> {
-        let Way { transaction, used_up } = way;
+        let Way { transaction, used_up, is_copy } = way;
         if transaction == 0 {
             let message = Arc::new(message);
             let command = Command::Produce { message, reply, used_up, reserved: false };
@@ -169,7 +172,7 @@ impl Connection {
         }
         let room = turn.shared.has_room_for(message.bytes());
         if let Err(refusal) = room.and_then(|()| destination.reserve(&message)) {
-            if reply.is_none() {
+            if reply.is_none() || is_copy {
                 // Carried out without it, the transaction would be half of what was meant.
                 turn.transact(Transact::Refused { id: transaction, connection: self.id });
             }
@@ -180,6 +183,7 @@ impl Connection {
             connection: self.id,
             destination: Handle(Arc::clone(destination)),
             message: Arc::new(message),
+            is_copy,
             reply: reply.map(Answer::Client),
         });
         Ok(())
@@ -194,19 +198,22 @@ impl Connection {
         way: Way,
         turn: &mut Turn<'_>,
     ) -> Result<(), Refusal> {
-        let fits = |one: &Arc<Destination>| one.is_public_topic() && pattern.matches(&one.name);
-        let topics = turn.shared.registry.all().into_iter().filter(fits);
-        let way = Way { used_up: None, ..way };
-        for (at, topic) in topics.enumerate() {
+        let mut topics = turn.shared.registry.all();
+        topics.retain(|one| one.is_public_topic() && pattern.matches(&one.name));
+        let way = Way { used_up: None, is_copy: true, ..way };
+        // A transaction that cannot take one copy takes none after it, so the last one knows.
+        let teller = if way.transaction != 0 && to.wanted { topics.len() } else { 0 };
+        for (at, topic) in topics.iter().enumerate() {
             let packet = message.packet.clone();
             let packet = if at == 0 { packet } else { packet.with_id(turn.stamp()) };
             let mut copy = Stored::new(packet, self.id);
             copy.client_id.clone_from(&message.client_id);
             copy.due = message.due;
-            copy.topic = Some(Arc::clone(&topic));
-            self.send_one(&topic, copy, None, way, turn)?;
+            copy.topic = Some(Arc::clone(topic));
+            let reply = (at + 1 == teller).then(|| self.reply(to));
+            self.send_one(topic, copy, reply, way, turn)?;
         }
-        if to.wanted {
+        if to.wanted && teller == 0 {
             turn.send_packet(&self.output, to.with(Status::OK));
         }
         Ok(())

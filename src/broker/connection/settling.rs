@@ -35,14 +35,16 @@ impl Connection {
         let reply = Reply { output: Arc::clone(&self.output), to: *to };
         let ack_reply = if transaction != 0 {
             let known = runs.iter().filter_map(|(at, _)| at.map(|at| Handle(Arc::clone(at))));
+            let ticket = turn.next_id();
             turn.transact(Transact::Expect {
                 id: transaction,
+                ticket,
                 connection: self.id,
                 parts: known.collect(),
                 messages: blocks.len() / BLOCK_LEN,
                 reply: to.wanted.then_some(Answer::Client(reply)),
             });
-            AckReply::to_transaction(parts, transaction)
+            AckReply::to_transaction(parts, transaction, ticket)
         } else if to.wanted {
             AckReply::to_client(parts, reply)
         } else {

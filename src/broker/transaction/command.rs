@@ -39,6 +39,8 @@ pub(in crate::broker) enum TxCommand<D, M, R> {
         destination: D,
         /// The message.
         message: M,
+        /// It is one of several: the transaction has all of them, or fails.
+        is_copy: bool,
         /// Who hears of it.
         reply: Option<R>,
     },
@@ -55,6 +57,8 @@ pub(in crate::broker) enum TxCommand<D, M, R> {
     Expect {
         /// The transaction named by the acknowledgement.
         id: i64,
+        /// Sets it apart from all others.
+        ticket: i64,
         /// The connection it was sent on.
         connection: i64,
         /// Its destinations.
@@ -64,11 +68,13 @@ pub(in crate::broker) enum TxCommand<D, M, R> {
         /// Who hears of it.
         reply: Option<R>,
     },
-    /// All destinations of an acknowledgement are done; in the order of the transaction's
-    /// [`Expect`](Self::Expect)s.
+    /// All destinations of an acknowledgement are done. Destinations do not wait for each other,
+    /// so this may come before its [`Expect`](Self::Expect), and before those of earlier ones.
     Consumed {
         /// The transaction.
         id: i64,
+        /// Which acknowledgement.
+        ticket: i64,
         /// How it went; the worst of all parts.
         status: Status,
     },

@@ -145,18 +145,18 @@ impl<D: Clone + PartialEq, M, R> Table<D, M, R> {
             TxCommand::Request { connection, user, request, reply } => {
                 self.request(connection, user, request, reply, cx);
             }
-            TxCommand::Produce { id, connection, destination, message, reply } => {
-                self.produce(id, connection, (destination, message), reply, cx);
+            TxCommand::Produce { id, connection, destination, message, is_copy, reply } => {
+                self.produce((id, is_copy), connection, (destination, message), reply, cx);
             }
             TxCommand::Refused { id, connection } => {
                 if let Some(open) = self.open_to(id, connection) {
                     open.spoil();
                 }
             }
-            TxCommand::Expect { id, connection, parts, messages, reply } => {
-                self.expect(id, connection, parts, messages, reply, cx);
+            TxCommand::Expect { id, ticket, connection, parts, messages, reply } => {
+                self.expect((id, ticket), connection, parts, messages, reply, cx);
             }
-            TxCommand::Consumed { id, status } => self.consumed(id, status, cx),
+            TxCommand::Consumed { id, ticket, status } => self.consumed((id, ticket), status, cx),
             TxCommand::SessionEnded { connection, session } => {
                 let started = self.by_connection.get(&connection).cloned().unwrap_or_default();
                 for id in started {

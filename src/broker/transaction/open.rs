@@ -71,10 +71,11 @@ pub(super) struct Open<D, M, R> {
     pub(super) parts: Vec<D>,
     /// Messages acknowledged in it.
     pub(super) acknowledgements: usize,
-    pub(super) expected: VecDeque<Expected<R>>,
+    /// By ticket, in the order they were sent.
+    pub(super) expected: VecDeque<(i64, Expected<R>)>,
     /// Acknowledgements that were carried out before they were expected: their destinations were
     /// entered by another thread at once.
-    pub(super) early: VecDeque<Status>,
+    pub(super) early: Vec<(i64, Status)>,
     /// How many of `expected` belong to it.
     pub(super) unsettled: usize,
     pub(super) waiting: VecDeque<Waiting<R>>,
@@ -96,7 +97,7 @@ impl<D: Clone + PartialEq, M, R> Open<D, M, R> {
             parts: Vec::new(),
             acknowledgements: 0,
             expected: VecDeque::new(),
-            early: VecDeque::new(),
+            early: Vec::new(),
             unsettled: 0,
             waiting: VecDeque::new(),
         }
@@ -121,6 +122,13 @@ impl<D: Clone + PartialEq, M, R> Open<D, M, R> {
         // Whatever waits was asked for before this.
         (!self.waiting.is_empty())
             .then(|| format!("transaction {id} takes no more work: a request about it came first"))
+    }
+
+    /// Takes out the acknowledgement that has this ticket.
+    pub(super) fn expected(&mut self, ticket: i64) -> Option<Expected<R>> {
+        // Nearly always the first.
+        let at = self.expected.iter().position(|&(own, _)| own == ticket)?;
+        self.expected.remove(at).map(|(_, expected)| expected)
     }
 
     /// Something in it went wrong: unless the promise was made already, it can only be rolled back.

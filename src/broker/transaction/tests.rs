@@ -1,5 +1,7 @@
 //! What becomes of transactions, rule by rule.
 
+use std::collections::VecDeque;
+
 use super::{Effect, Limits, Outcome, State, Table, TxCommand, TxReply};
 use crate::{
     proto::transaction::{
@@ -25,11 +27,14 @@ struct Bench {
     now: i64,
     ids: i64,
     replies: u32,
+    /// Of acknowledgements that are on their way.
+    tickets: VecDeque<i64>,
 }
 
 impl Bench {
     fn new() -> Self {
-        Self { table: Table::new(LIMITS), now: 1_000, ids: 0, replies: 0 }
+        let table = Table::new(LIMITS);
+        Self { table, now: 1_000, ids: 0, replies: 0, tickets: VecDeque::new() }
     }
 
     fn handle(&mut self, command: TxCommand<&'static str, u32, u32>) -> Vec<Done> {
@@ -106,7 +111,8 @@ impl Bench {
     /// Sends to `a` and wants a reply.
     fn send(&mut self, id: i64, connection: i64, message: u32) -> i32 {
         let reply = Some(self.number());
-        let produce = TxCommand::Produce { id, connection, destination: "a", message, reply };
+        let produce =
+            TxCommand::Produce { id, connection, destination: "a", message, is_copy: false, reply };
         let mut effects = self.handle(produce);
         let status = match effects.pop() {
             Some(Effect::Reply { reply, .. }) => reply.status.0,
@@ -118,16 +124,24 @@ impl Bench {
     }
 
     fn expect(&mut self, id: i64, connection: i64, parts: &[&'static str]) -> Vec<Done> {
-        let reply = Some(self.number());
-        let parts = parts.to_vec();
-        self.handle(TxCommand::Expect { id, connection, parts, messages: 1, reply })
+        let reply = self.number();
+        let (ticket, parts) = (i64::from(reply), parts.to_vec());
+        self.tickets.push_back(ticket);
+        let reply = Some(reply);
+        self.handle(TxCommand::Expect { id, ticket, connection, parts, messages: 1, reply })
+    }
+
+    /// The oldest acknowledgement that is on its way is carried out.
+    fn consumed(&mut self, id: i64, status: Status) -> Vec<Done> {
+        let ticket = self.tickets.pop_front().expect("one is on its way");
+        self.handle(TxCommand::Consumed { id, ticket, status })
     }
 
     /// Acknowledges one message in all of these, which carry it out at once.
     fn acknowledge(&mut self, id: i64, connection: i64, parts: &[&'static str], status: Status) {
         assert_eq!(self.expect(id, connection, parts), []);
         let to = self.replies;
-        let effects = self.handle(TxCommand::Consumed { id, status });
+        let effects = self.consumed(id, status);
         let [Effect::Reply { to: told, reply }] = &effects[..] else { panic!("{effects:?}") };
         assert_eq!((*told, reply.status), (to, status));
     }

@@ -7,7 +7,7 @@ use super::{Context, Effect, Outcome, Table, TxReply, open::Expected};
 impl<D: Clone + PartialEq, M, R> Table<D, M, R> {
     pub(super) fn produce(
         &mut self,
-        id: i64,
+        (id, is_copy): (i64, bool),
         connection: i64,
         (destination, message): (D, M),
         reply: Option<R>,
@@ -32,7 +32,7 @@ impl<D: Clone + PartialEq, M, R> Table<D, M, R> {
                     }
                     return;
                 }
-                if reply.is_none() {
+                if reply.is_none() || is_copy {
                     open.spoil();
                 }
                 refused
@@ -46,7 +46,7 @@ impl<D: Clone + PartialEq, M, R> Table<D, M, R> {
 
     pub(super) fn expect(
         &mut self,
-        id: i64,
+        (id, ticket): (i64, i64),
         connection: i64,
         parts: Vec<D>,
         messages: usize,
@@ -80,15 +80,15 @@ impl<D: Clone + PartialEq, M, R> Table<D, M, R> {
                         }
                     }
                     open.unsettled += 1;
-                    open.expected.push_back(Expected::Counted(reply));
-                    return self.catch_up(id, cx);
+                    open.expected.push_back((ticket, Expected::Counted(reply)));
+                    return self.catch_up(id, ticket, cx);
                 };
                 open.let_go(id, parts, cx.out);
-                open.expected.push_back(Expected::Refused);
+                open.expected.push_back((ticket, Expected::Refused));
                 if is_its {
                     open.spoil();
                 }
-                self.catch_up(id, cx);
+                self.catch_up(id, ticket, cx);
                 refused
             }
         };
@@ -97,13 +97,18 @@ impl<D: Clone + PartialEq, M, R> Table<D, M, R> {
         }
     }
 
-    pub(super) fn consumed(&mut self, id: i64, status: Status, cx: &mut Context<'_, D, M, R>) {
+    pub(super) fn consumed(
+        &mut self,
+        (id, ticket): (i64, i64),
+        status: Status,
+        cx: &mut Context<'_, D, M, R>,
+    ) {
         // What was refused may be carried out after its transaction has ended.
         let Some(open) = self.open.get_mut(&id) else { return };
-        let reply = match open.expected.pop_front() {
+        let reply = match open.expected(ticket) {
             Some(Expected::Counted(reply)) => reply,
             Some(Expected::Refused) => return,
-            None => return open.early.push_back(status),
+            None => return open.early.push((ticket, status)),
         };
         open.unsettled -= 1;
         if !status.is_ok() {
@@ -122,9 +127,11 @@ impl<D: Clone + PartialEq, M, R> Table<D, M, R> {
     }
 
     /// Takes what was carried out before it was expected.
-    fn catch_up(&mut self, id: i64, cx: &mut Context<'_, D, M, R>) {
-        if let Some(status) = self.open.get_mut(&id).and_then(|open| open.early.pop_front()) {
-            self.consumed(id, status, cx);
+    fn catch_up(&mut self, id: i64, ticket: i64, cx: &mut Context<'_, D, M, R>) {
+        let Some(open) = self.open.get_mut(&id) else { return };
+        if let Some(at) = open.early.iter().position(|&(own, _)| own == ticket) {
+            let (_, status) = open.early.swap_remove(at);
+            self.consumed((id, ticket), status, cx);
         }
     }
 }

@@ -25,7 +25,7 @@ fn somebody_elses_local_transaction_does_not_exist() {
     assert_eq!(bench.expect(id, 2, &["x"]).len(), 2);
     // And nobody can hold it up: its owner commits before the other's is carried out.
     assert_eq!(bench.status(1, commit(Target::id(id))), 200);
-    assert_eq!(bench.handle(TxCommand::Consumed { id, status: Status::CONFLICT }), []);
+    assert_eq!(bench.consumed(id, Status::CONFLICT), []);
     assert_eq!(bench.status(2, commit(Target::id(id))), 404);
     assert_eq!(bench.status(1, commit(Target::id(id))), 200);
 }
@@ -115,7 +115,7 @@ fn an_end_that_finds_acknowledgements_on_their_way_waits_for_them() {
         TransactionRequest::Commit { target: Target::id(id), one_phase: false, start_next: true };
     assert_eq!(bench.ask(1, next), []);
     assert_eq!(bench.ended(1), []);
-    let effects = bench.handle(TxCommand::Consumed { id, status: Status::OK });
+    let effects = bench.consumed(id, Status::OK);
     let expected = [
         Effect::Reply { to: 2, reply: TxReply::bare(Status::OK) },
         settled("x", id, Outcome::Commit),
@@ -126,7 +126,7 @@ fn an_end_that_finds_acknowledgements_on_their_way_waits_for_them() {
     let id = bench.local(2, 10);
     assert_eq!(bench.expect(id, 2, &["x"]), []);
     assert_eq!(bench.ended(2), []);
-    let effects = bench.handle(TxCommand::Consumed { id, status: Status::OK });
+    let effects = bench.consumed(id, Status::OK);
     assert_eq!(effects[1..], [settled("x", id, Outcome::undone(true))]);
 }
 

@@ -45,18 +45,63 @@ enum Ask {
 /// One step; connections, transactions and messages are chosen from those there are.
 #[derive(Debug, Clone)]
 enum Step {
-    Start { by: usize, session: i64, xid: Option<u8>, auto: AutoRollback, lifetime: Option<u64> },
-    Ask { by: usize, on: usize, ask: Ask, by_xid: bool },
-    Verify { by: usize, on: usize },
-    Scan { by: usize },
-    Send { by: usize, on: usize, to: u8, told: bool },
-    Unheard { by: usize, on: usize },
-    Acknowledge { by: usize, on: usize, parts: Vec<u8>, told: bool },
-    Consumed { nth: usize, ok: bool },
-    SessionEnds { by: usize, session: i64 },
-    ConnectionEnds { by: usize },
-    Admin { on: usize, verdict: Verdict },
-    Tick { ms: i64 },
+    Start {
+        by: usize,
+        session: i64,
+        xid: Option<u8>,
+        auto: AutoRollback,
+        lifetime: Option<u64>,
+    },
+    Ask {
+        by: usize,
+        on: usize,
+        ask: Ask,
+        by_xid: bool,
+    },
+    Verify {
+        by: usize,
+        on: usize,
+    },
+    Scan {
+        by: usize,
+    },
+    Send {
+        by: usize,
+        on: usize,
+        to: u8,
+        told: bool,
+    },
+    Unheard {
+        by: usize,
+        on: usize,
+    },
+    /// `early`: it is carried out, so, before the table knows of it.
+    Acknowledge {
+        by: usize,
+        on: usize,
+        parts: Vec<u8>,
+        told: bool,
+        early: Option<bool>,
+    },
+    Consumed {
+        nth: usize,
+        which: usize,
+        ok: bool,
+    },
+    SessionEnds {
+        by: usize,
+        session: i64,
+    },
+    ConnectionEnds {
+        by: usize,
+    },
+    Admin {
+        on: usize,
+        verdict: Verdict,
+    },
+    Tick {
+        ms: i64,
+    },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -86,6 +131,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         Ask::Rollback,
         Ask::Redeliver,
     ]);
+    let early = prop::option::weighted(0.2, prop::bool::weighted(0.9));
     let step = prop_oneof![
         4 => (by(), 0..2_i64, prop::option::of(0..3_u8), auto, prop::option::weighted(0.2, 1..9_u64))
             .prop_map(|(by, session, xid, auto, lifetime)| {
@@ -98,9 +144,12 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         5 => (by(), on(), 0..3_u8, any::<bool>())
             .prop_map(|(by, on, to, told)| Step::Send { by, on, to, told }),
         1 => (by(), on()).prop_map(|(by, on)| Step::Unheard { by, on }),
-        5 => (by(), on(), prop::collection::vec(0..3_u8, 0..3), any::<bool>())
-            .prop_map(|(by, on, parts, told)| Step::Acknowledge { by, on, parts, told }),
-        8 => (0..4_usize, prop::bool::weighted(0.9)).prop_map(|(nth, ok)| Step::Consumed { nth, ok }),
+        5 => (by(), on(), prop::collection::vec(0..3_u8, 0..3), any::<bool>(), early)
+            .prop_map(|(by, on, parts, told, early)| {
+                Step::Acknowledge { by, on, parts, told, early }
+            }),
+        8 => (0..4_usize, 0..4_usize, prop::bool::weighted(0.9))
+            .prop_map(|(nth, which, ok)| Step::Consumed { nth, which, ok }),
         1 => (by(), 0..2_i64).prop_map(|(by, session)| Step::SessionEnds { by, session }),
         1 => by().prop_map(|by| Step::ConnectionEnds { by }),
         1 => (on(), prop::sample::select(vec![Verdict::Commit, Verdict::Rollback]))
@@ -129,8 +178,8 @@ struct Tx {
     sent: Vec<(u8, u32)>,
     parts: Vec<u8>,
     acknowledged: usize,
-    /// Acknowledgements on their way: the reply, and whether it counts.
-    expected: VecDeque<(Option<u32>, bool)>,
+    /// Acknowledgements on their way: the ticket, the reply, and whether it counts.
+    expected: Vec<(i64, Option<u32>, bool)>,
     turns: VecDeque<Turn>,
     held: bool,
 }
@@ -143,7 +192,7 @@ impl Tx {
         self.start.xid.is_some() || self.owner.is_none_or(|owner| owner == connection)
     }
     fn unsettled(&self) -> usize {
-        self.expected.iter().filter(|(_, counts)| *counts).count()
+        self.expected.iter().filter(|(.., counts)| *counts).count()
     }
     fn takes_work(&self) -> bool {
         self.state == STARTED && self.turns.is_empty()
@@ -472,7 +521,7 @@ impl World {
             sent: Vec::new(),
             parts: Vec::new(),
             acknowledged: 0,
-            expected: VecDeque::new(),
+            expected: Vec::new(),
             turns: VecDeque::new(),
             held: false,
         };
@@ -542,13 +591,13 @@ impl World {
                 }
                 self.handle(TxCommand::Refused { id, connection });
             }
-            Step::Acknowledge { by, on, parts, told } => {
-                self.acknowledge(self.connections[by], on, parts, told);
+            Step::Acknowledge { by, on, parts, told, early } => {
+                self.acknowledge(self.connections[by], on, parts, told, early);
             }
-            Step::Consumed { nth, ok } => {
+            Step::Consumed { nth, which, ok } => {
                 let waiting = self.txs.iter().filter(|(_, tx)| !tx.expected.is_empty());
-                let Some(id) = waiting.map(|(id, _)| *id).nth(nth) else { return };
-                self.consumed(id, ok);
+                let Some((id, tx)) = waiting.map(|(id, tx)| (*id, tx)).nth(nth) else { return };
+                self.consumed(id, which % tx.expected.len(), ok);
             }
             Step::SessionEnds { by, session } => {
                 let connection = self.connections[by];
@@ -672,7 +721,8 @@ impl World {
             self.at_once.insert(reply, AtOnce::Status(status));
         }
         let mut out = Vec::new();
-        let produce = TxCommand::Produce { id, connection, destination: to, message, reply };
+        let produce =
+            TxCommand::Produce { id, connection, destination: to, message, is_copy: false, reply };
         self.table.handle(produce, self.now, &mut || unreachable!(), &mut out);
         if status != 200 {
             assert_eq!(out.remove(0), Effect::Drop(message, to));
@@ -684,9 +734,21 @@ impl World {
         }
     }
 
-    fn acknowledge(&mut self, connection: i64, on: usize, parts: Vec<u8>, told: bool) {
+    fn acknowledge(
+        &mut self,
+        connection: i64,
+        on: usize,
+        parts: Vec<u8>,
+        told: bool,
+        early: Option<bool>,
+    ) {
         let id = self.chosen(on);
+        let ticket = i64::from(self.number());
         let reply = told.then(|| self.number());
+        let of = |ok| if ok { Status::OK } else { Status::CONFLICT };
+        if let Some(ok) = early {
+            self.handle(TxCommand::Consumed { id, ticket, status: of(ok) });
+        }
         let open = self.txs.get_mut(&id).filter(|tx| !tx.is_over());
         let (status, let_go) = match open {
             None => (404, parts.clone()),
@@ -700,8 +762,12 @@ impl World {
                             tx.parts.push(*part);
                         }
                     }
-                    tx.expected.push_back((reply, true));
-                    (200, Vec::new())
+                    match early {
+                        None => tx.expected.push((ticket, reply, true)),
+                        Some(true) => {}
+                        Some(false) => tx.fail(),
+                    }
+                    (early.map_or(200, |ok| of(ok).0), Vec::new())
                 } else {
                     let status = match (is_its, tx.takes_work()) {
                         (false, _) => 404,
@@ -712,20 +778,22 @@ impl World {
                     if is_its {
                         tx.spoil();
                     }
-                    tx.expected.push_back((None, false));
+                    if early.is_none() {
+                        tx.expected.push((ticket, None, false));
+                    }
                     (status, parts.iter().copied().filter(|part| !known.contains(part)).collect())
                 }
             }
         };
         if let Some(reply) = reply {
             self.due.insert(reply, Some(id));
-            if status != 200 {
+            if status != 200 || early.is_some() {
                 self.at_once.insert(reply, AtOnce::Status(status));
             }
         }
         let messages = parts.len();
         let mut out = Vec::new();
-        let expect = TxCommand::Expect { id, connection, parts, messages, reply };
+        let expect = TxCommand::Expect { id, ticket, connection, parts, messages, reply };
         self.table.handle(expect, self.now, &mut || unreachable!(), &mut out);
         for destination in let_go {
             let outcome = Outcome::undone(false);
@@ -737,10 +805,11 @@ impl World {
         }
     }
 
-    fn consumed(&mut self, id: i64, ok: bool) {
+    fn consumed(&mut self, id: i64, which: usize, ok: bool) {
         let status = if ok { Status::OK } else { Status::CONFLICT };
         let tx = self.tx(id);
-        if let Some((reply, true)) = tx.expected.pop_front() {
+        let (ticket, reply, counts) = tx.expected.remove(which);
+        if counts {
             if !ok {
                 tx.fail();
             }
@@ -748,7 +817,7 @@ impl World {
                 self.at_once.insert(reply, AtOnce::Status(status.0));
             }
         }
-        self.handle(TxCommand::Consumed { id, status });
+        self.handle(TxCommand::Consumed { id, ticket, status });
     }
 
     /// Everybody leaves, and somebody decides what is left.
@@ -756,7 +825,7 @@ impl World {
         loop {
             let waiting = self.txs.iter().find(|(_, tx)| !tx.expected.is_empty());
             let Some(id) = waiting.map(|(id, _)| *id) else { break };
-            self.consumed(id, true);
+            self.consumed(id, 0, true);
         }
         for by in 0..3 {
             self.take(Step::ConnectionEnds { by });

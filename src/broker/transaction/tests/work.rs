@@ -58,15 +58,37 @@ fn a_commit_waits_for_the_acknowledgements_before_it() {
     assert_eq!(bench.expect(id, 1, &["y"]), []);
     assert_eq!(bench.ask(1, commit(Target::id(id))), []);
     let answer = |to, reply| Effect::Reply { to, reply };
-    let consumed = |status| TxCommand::Consumed { id, status };
-    assert_eq!(bench.handle(consumed(Status::OK)), [answer(1 + 1, TxReply::bare(Status::OK))]);
+    assert_eq!(bench.consumed(id, Status::OK), [answer(1 + 1, TxReply::bare(Status::OK))]);
     let expected = [
         answer(3, TxReply::bare(Status::OK)),
         settled("x", id, Outcome::Commit),
         settled("y", id, Outcome::Commit),
         answer(4, TxReply::done(id)),
     ];
-    assert_eq!(bench.handle(consumed(Status::OK)), expected);
+    assert_eq!(bench.consumed(id, Status::OK), expected);
+}
+
+#[test]
+fn each_acknowledgement_has_its_own_outcome_in_whatever_order_they_are_carried_out() {
+    let mut bench = Bench::new();
+    let id = bench.local(1, 10);
+    let consumed = |ticket, status| TxCommand::Consumed { id, ticket, status };
+    // The third one is carried out before anybody knows that it was sent.
+    assert_eq!(bench.handle(consumed(4, Status::OK)), []);
+    assert_eq!(bench.expect(id, 1, &["x"]), []);
+    assert_eq!(bench.expect(id, 1, &["y"]), []);
+    let told = |to, status: Status| {
+        move |effects: &[_]| match effects {
+            [Effect::Reply { to: told, reply }] => (*told, reply.status) == (to, status),
+            _ => false,
+        }
+    };
+    assert!(told(4, Status::OK)(&bench.expect(id, 1, &["z"])));
+    assert!(told(3, Status::CONFLICT)(&bench.handle(consumed(3, Status::CONFLICT))));
+    assert_eq!(bench.ask(1, rollback(Target::id(id))), [], "one is still on its way");
+    let effects = bench.handle(consumed(2, Status::OK));
+    assert!(told(2, Status::OK)(&effects[..1]), "{effects:?}");
+    assert_eq!(effects.len(), 1 + 3 + 1, "all three are undone, and that is answered");
 }
 
 #[test]
@@ -78,7 +100,7 @@ fn end_prepare_and_commit_may_be_asked_for_in_one_go() {
     assert_eq!(bench.ask(1, prepare(1)), []);
     assert_eq!(bench.ask(1, commit(named(1))), []);
     assert_eq!(bench.ask(1, rollback(named(1))).len(), 1, "a fourth one is too many");
-    let effects = bench.handle(TxCommand::Consumed { id, status: Status::OK });
+    let effects = bench.consumed(id, Status::OK);
     let done = |to| Effect::Reply { to, reply: TxReply::done(id) };
     let expected = [
         Effect::Reply { to: 2, reply: TxReply::bare(Status::OK) },
@@ -99,7 +121,7 @@ fn what_waits_behind_the_end_is_told_what_became_of_it() {
     assert_eq!(bench.ask(1, commit(Target::id(id))), []);
     assert_eq!(bench.ask(1, commit(Target::id(id))), []);
     assert_eq!(bench.ask(1, rollback(Target::id(id))), []);
-    let effects = bench.handle(TxCommand::Consumed { id, status: Status::OK });
+    let effects = bench.consumed(id, Status::OK);
     let statuses: Vec<(u32, i32)> = effects
         .iter()
         .filter_map(|effect| match effect {
@@ -121,7 +143,7 @@ fn after_a_failed_acknowledgement_nothing_but_a_rollback_is_possible() {
     let effects = bench.expect(id, 1, &["x"]);
     let [Effect::Reply { reply, .. }] = &effects[..] else { panic!("{effects:?}") };
     assert_eq!(reply.status.0, 412);
-    assert_eq!(bench.handle(TxCommand::Consumed { id, status: Status::OK }), []);
+    assert_eq!(bench.consumed(id, Status::OK), []);
     for request in [end(1), prepare(1), commit(named(1)), one_phase(1)] {
         let reply = bench.reply(1, request);
         assert_eq!((reply.status.0, reply.failed, reply.transaction), (412, true, Some(id)));
@@ -156,10 +178,26 @@ fn an_unanswered_message_that_is_refused_fails_the_transaction() {
     // Whoever hears of it may go on without it.
     assert_eq!(bench.send(id, 1, 3), 414);
     assert_eq!(bench.states(), [(id, State::Started)]);
-    let produce =
-        TxCommand::Produce { id, connection: 1, destination: "a", message: 4, reply: None };
+    let produce = TxCommand::Produce {
+        id,
+        connection: 1,
+        destination: "a",
+        message: 4,
+        is_copy: false,
+        reply: None,
+    };
     assert_eq!(bench.handle(produce), [Effect::Drop(4, "a")]);
     assert_eq!(bench.states(), [(id, State::Failed)]);
+    // Nor may whoever hears of it, if it was one of several copies.
+    let id = bench.local(1, 10);
+    for message in 5..8 {
+        assert_eq!(bench.send(id, 1, message), 200);
+    }
+    let (destination, reply) = ("a", Some(bench.number()));
+    let copy =
+        TxCommand::Produce { id, connection: 1, destination, message: 8, is_copy: true, reply };
+    assert_eq!(bench.handle(copy).len(), 2);
+    assert_eq!(bench.status(1, commit(Target::id(id))), 412);
     // The same if its destination had no room.
     let id = bench.local(1, 10);
     assert_eq!(bench.handle(TxCommand::Refused { id, connection: 2 }), []);
@@ -193,7 +231,7 @@ fn work_in_an_unknown_transaction_is_refused_and_let_go() {
     assert_eq!(*x, settled("x", 77, Outcome::undone(false)));
     assert_eq!(*y, settled("y", 77, Outcome::undone(false)));
     assert_eq!((reply.status.0, reply.reason.as_deref()), (404, Some("Unknown transaction 77")));
-    assert_eq!(bench.handle(TxCommand::Consumed { id: 77, status: Status::OK }), []);
+    assert_eq!(bench.consumed(77, Status::OK), []);
     for request in [
         commit(Target::id(77)),
         rollback(Target::id(77)),
@@ -235,13 +273,19 @@ fn work_after_the_commit_was_asked_for_does_not_change_it() {
     assert_eq!(bench.expect(id, 1, &["x"]), []);
     assert_eq!(bench.ask(1, commit(Target::id(id))), []);
     assert_eq!(bench.send(id, 1, 9), 500);
-    let produce =
-        TxCommand::Produce { id, connection: 1, destination: "a", message: 4, reply: None };
+    let produce = TxCommand::Produce {
+        id,
+        connection: 1,
+        destination: "a",
+        message: 4,
+        is_copy: false,
+        reply: None,
+    };
     assert_eq!(bench.handle(produce), [Effect::Drop(4, "a")]);
     let effects = bench.expect(id, 1, &["y"]);
     let [settle, Effect::Reply { reply, .. }] = &effects[..] else { panic!("{effects:?}") };
     assert_eq!(*settle, settled("y", id, Outcome::undone(false)));
     assert_eq!(reply.status.0, 412);
-    let effects = bench.handle(TxCommand::Consumed { id, status: Status::OK });
+    let effects = bench.consumed(id, Status::OK);
     assert_eq!(effects[1], settled("x", id, Outcome::Commit));
 }
