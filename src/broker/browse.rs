@@ -107,16 +107,25 @@ impl What {
         match self {
             Self::Ids { browser, found, .. } => {
                 found.sort_unstable_by_key(|(place, _)| place.rank());
+                // One that came back while it was looked for was seen twice.
+                found.dedup();
                 let body: Vec<u8> = found.iter().flat_map(|(_, id)| id.encode()).collect();
                 let packet = reply.to.with(Status::OK).long("JMQConsumerID", *browser).body(body);
                 turn.send_packet(&reply.output, packet);
             }
             Self::Messages { browser, found, .. } => {
                 if found.is_empty() {
-                    return reply.refuse(Status::NOT_FOUND, "none of these is here any more", turn);
+                    if reply.to.wanted {
+                        let reason = "none of these is here any more";
+                        reply.refuse(Status::NOT_FOUND, reason, turn);
+                    }
+                    return;
                 }
                 found.sort_unstable_by_key(|&(at, _)| at);
-                reply.send(Status::OK, turn);
+                if reply.to.wanted {
+                    reply.send(Status::OK, turn);
+                }
+                turn.touch_output(&reply.output);
                 let last = found.len() - 1;
                 let show = |(at, (_, message))| {
                     let to = Receiver::Browser { id: *browser, last: at == last };

@@ -240,8 +240,8 @@ pub(super) enum Command {
         /// The last number.
         through: u64,
     },
-    /// A time that was asked for has come.
-    Tick,
+    /// A time that was asked for has come: this one.
+    Tick(i64),
     /// The destination is no more.
     Destroy,
     /// Something that is asked for seldom.

@@ -215,15 +215,20 @@ impl Destination {
         let bytes = message.bytes();
         // Relaxed: the state behind the gate may change at any time before the transaction ends
         // anyway; what was let in once is taken.
-        let held = room::Held {
-            messages: self.messages() + self.reserved_messages.load(Ordering::Relaxed),
-            bytes: self.counts.bytes.load(Ordering::Relaxed)
-                + self.reserved_bytes.load(Ordering::Relaxed),
-        };
+        let held = self.with_reserved(self.messages(), self.counts.bytes.load(Ordering::Relaxed));
         self.attributes.read(|attributes| room::check(attributes, &self.name, held, bytes))?;
         self.reserved_messages.fetch_add(1, Ordering::Relaxed);
         self.reserved_bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// What is held, and what room is kept for beside it.
+    pub(super) fn with_reserved(&self, messages: u64, bytes: u64) -> room::Held {
+        // Relaxed: as above.
+        room::Held {
+            messages: messages.saturating_add(self.reserved_messages.load(Ordering::Relaxed)),
+            bytes: bytes.saturating_add(self.reserved_bytes.load(Ordering::Relaxed)),
+        }
     }
 
     /// The room kept for a message is free again.
@@ -270,6 +275,10 @@ impl Destination {
                 }
                 self.produce(state, message, reply.as_ref(), reserved, turn);
             }
+            Command::Forward(message) if state.destroyed => {
+                // It was on the way when the subscription ended.
+                state.let_go(&message, turn);
+            }
             Command::Forward(message) => state.add(&message, turn),
             Command::Released(message) => state.count_out(&message),
             Command::AddProducer { id, output, reply } => {
@@ -297,7 +306,7 @@ impl Destination {
                 state.take_back(consumer, number, taken, turn);
             }
             Command::Forget { consumer, through } => state.forget(consumer, through, turn),
-            Command::Tick => self.tick(state, turn),
+            Command::Tick(at) => self.tick(state, at, turn),
             Command::Destroy => self.destroy(state, turn),
             Command::Rare(rare) => rare.run(self, state, turn),
         }
@@ -427,7 +436,7 @@ impl Destination {
         // Relaxed: statistics.
         self.counts.messages.store(state.messages, Ordering::Relaxed);
         self.counts.bytes.store(state.bytes, Ordering::Relaxed);
-        if state.wakes_at.is_some() {
+        if state.wakes_at.is_some() || self.counts.delayed.load(Ordering::Relaxed) > 0 {
             self.counts.delayed.store(state.delayed() as u64, Ordering::Relaxed);
         }
         self.look_for_idleness(state, turn);
@@ -449,17 +458,32 @@ impl Destination {
             || !state.prepared.is_empty();
         if used {
             state.idle_since = None;
-        } else if state.idle_since.is_none() {
-            state.idle_since = Some(turn.wall_ms);
-            turn.wake_at(self, turn.wall_ms + turn.shared.reap_time_ms());
+            return;
+        }
+        let since = *state.idle_since.get_or_insert(turn.wall_ms);
+        if state.reaped_at.is_none() {
+            let at = since.saturating_add(turn.shared.reap_time_ms());
+            state.reaped_at = Some(at);
+            turn.wake_at(self, at);
         }
     }
 
-    fn tick(self: &Arc<Self>, state: &mut State, turn: &mut Turn<'_>) {
-        state.tick(turn);
-        let over = |since: i64| turn.wall_ms - since >= turn.shared.reap_time_ms();
-        let is_idle = state.idle_since.is_some_and(over);
-        let is_lost = state.orphan_until.is_some_and(|until| until <= turn.wall_ms);
+    fn tick(self: &Arc<Self>, state: &mut State, at: i64, turn: &mut Turn<'_>) {
+        state.tick(at, turn);
+        // This thread may have looked at the clock before the one whose tick it is.
+        let now = turn.wall_ms.max(at);
+        let mut is_idle = false;
+        if state.reaped_at == Some(at) {
+            state.reaped_at = None;
+            let over = |since: i64| now - since >= turn.shared.reap_time_ms();
+            is_idle = state.idle_since.is_some_and(over);
+            // Relaxed: what is sent in a transaction after this finds it destroyed.
+            if is_idle && self.reserved_messages.load(Ordering::Relaxed) > 0 {
+                state.idle_since = Some(now);
+                is_idle = false;
+            }
+        }
+        let is_lost = state.orphan_until.is_some_and(|until| until <= now);
         if is_idle || is_lost && self.is_left_to_die() {
             self.destroy(state, turn);
         }
@@ -474,10 +498,7 @@ impl Destination {
         // Relaxed: a hint for those outside.
         self.destroyed.store(true, Ordering::Relaxed);
         if state.part == Part::Subscription {
-            turn.shared.subscriptions.remove(self);
-            if let Some(identity) = state.identity.take() {
-                identity.detach(self, turn);
-            }
+            self.end_subscription(state, turn);
         } else {
             turn.shared.registry.remove(self);
         }
@@ -495,8 +516,25 @@ impl Destination {
         }
         let empty = State::new(state.part, state.attributes.clone());
         let accounted = state.accounted;
-        *state = State { destroyed: true, accounted, next_order: state.next_order, ..empty };
+        // Producers that wait for room get their credit, and what they send is refused.
+        let producers = std::mem::take(&mut state.producers);
+        let next_order = state.next_order;
+        *state = State { destroyed: true, accounted, producers, next_order, ..empty };
         self.consumers.publish(Vec::new());
+    }
+
+    /// A subscription gets nothing more. What its consumers still have they may settle.
+    pub(super) fn end_subscription(self: &Arc<Self>, state: &mut State, turn: &mut Turn<'_>) {
+        state.destroyed = true;
+        // Relaxed: a hint for those outside.
+        self.destroyed.store(true, Ordering::Relaxed);
+        turn.shared.subscriptions.remove(self);
+        if let Some(identity) = state.identity.take() {
+            identity.detach(self, turn);
+        }
+        state.clear(turn);
+        // What comes back from consumers finds no place and goes.
+        state.subscriptions.clear();
     }
 
     /// Drops everything at the end of the broker: what destinations keep knows them in turn.

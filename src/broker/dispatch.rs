@@ -89,6 +89,8 @@ pub(super) struct State {
     pub(super) orphan_until: Option<i64>,
     /// Since when nobody has used it, in milliseconds since 1970.
     pub(super) idle_since: Option<i64>,
+    /// When it is looked at whether nobody has used it for long, as far as that was asked for.
+    pub(super) reaped_at: Option<i64>,
     /// When the next tick is wanted, in milliseconds since 1970.
     pub(super) wake_at: Option<i64>,
     /// When the next tick comes, as far as it was asked for.
@@ -163,6 +165,7 @@ impl State {
             production_paused: false,
             orphan_until: None,
             idle_since: None,
+            reaped_at: None,
             wake_at: None,
             wakes_at: None,
             accounted: (0, 0),
@@ -265,9 +268,10 @@ impl State {
         subscription.feed(key, fed);
     }
 
-    /// Whether what arrives now must wait for somebody.
+    /// Whether what arrives now must wait for somebody, or may have to.
     pub(super) fn somebody_is_late(&self) -> bool {
-        self.subscriptions.values().any(|one| one.ready.is_empty())
+        // How far a subscription that stands for itself is, cannot be seen from here.
+        !self.routes.is_empty() || self.subscriptions.values().any(|one| one.ready.is_empty())
     }
 
     /// A message is settled, for one subscription.
@@ -282,10 +286,15 @@ impl State {
             Part::Subscription => {
                 self.messages -= 1;
                 self.bytes -= message.bytes();
-                if message.release() && !message.is_given_up() {
-                    turn.released(message);
-                }
+                self.let_go(message, turn);
             }
+        }
+    }
+
+    /// A subscription has a message no longer; its topic is told if none has.
+    pub(super) fn let_go(&self, message: &Arc<Stored>, turn: &mut Turn<'_>) {
+        if message.release() && !message.is_given_up() {
+            turn.released(message);
         }
     }
 
@@ -446,7 +455,12 @@ impl State {
     }
 
     /// Moves what is due among what waits, buries what has expired, and says when to look again.
-    pub(super) fn tick(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn tick(&mut self, at: i64, turn: &mut Turn<'_>) {
+        if self.wakes_at != Some(at) {
+            // Asked for before an earlier one was, or for another reason. Were it to ask for the
+            // next one as well, ticks would become more and more.
+            return;
+        }
         (self.wake_at, self.wakes_at) = (None, None);
         let keys: Vec<i64> = self.subscriptions.keys().copied().collect();
         for key in keys {

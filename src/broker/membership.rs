@@ -71,7 +71,6 @@ impl Destination {
             return Err((Status::RETRY, reason));
         }
         let open = state.open_subscribers().count();
-        let most = |max: u32| usize::try_from(max).unwrap_or(usize::MAX);
         let conflict = |reason: String| Err((Status::CONFLICT, reason));
         if state.part == Part::Queue {
             let active = state.open_subscribers().filter(|one| one.is_active).count();
@@ -135,14 +134,19 @@ impl Destination {
         let ends = state.part == Part::Subscription
             && state.identity.as_ref().is_some_and(|identity| !identity.is_durable());
         if ends && state.open_subscribers().next().is_none() {
-            self.destroy(state, turn);
+            self.end_subscription(state, turn);
         }
     }
 }
 
 impl State {
-    /// The backup consumer that has waited longest takes the place of an active one.
+    /// The backup consumer that has waited longest takes the place of an active one, if nobody who
+    /// came meanwhile has it.
     pub(super) fn promote(&mut self) {
+        let active = self.open_subscribers().filter(|one| one.is_active).count();
+        if active >= most(self.attributes.active_consumers_max) {
+            return;
+        }
         let next = self.open_subscribers().find(|one| !one.is_active).map(|one| one.consumer.id);
         if let Some(id) = next {
             if let Some(next) = self.subscribers.get_mut(&id) {
@@ -151,6 +155,10 @@ impl State {
             self.make_ready(id);
         }
     }
+}
+
+fn most(max: u32) -> usize {
+    usize::try_from(max).unwrap_or(usize::MAX)
 }
 
 /// What goes back when a consumer leaves, counted as it was seen.

@@ -146,6 +146,8 @@ pub(super) struct Output {
     /// The last turn that has this on its list; spares looking for it there.
     touched: AtomicU64,
     finished: AtomicBool,
+    /// It waits for memory before it may send more.
+    starving: AtomicBool,
 }
 
 impl fmt::Debug for Output {
@@ -168,6 +170,7 @@ impl Output {
             writable: AtomicBool::new(false),
             touched: AtomicU64::new(0),
             finished: AtomicBool::new(false),
+            starving: AtomicBool::new(false),
         }
     }
 
@@ -234,6 +237,12 @@ impl Output {
     pub(super) fn is_finished(&self) -> bool {
         // Relaxed: a hint for the owner, who looks again until it is so.
         self.finished.load(Ordering::Relaxed)
+    }
+
+    /// It waits for memory from now on, or no longer; what it did before.
+    pub(super) fn set_starving(&self, starving: bool) -> bool {
+        // Relaxed: the exchange alone decides who has it wait.
+        self.starving.swap(starving, Ordering::Relaxed)
     }
 
     /// Whether this is the first touch in this turn.

@@ -79,7 +79,7 @@ impl Destination {
             if state.knows(message) {
                 return Err((Status::NOT_MODIFIED, format!("{name} has this message already")));
             }
-            let held = Held { messages: state.messages, bytes: state.bytes };
+            let held = self.with_reserved(state.messages, state.bytes);
             check(&state.attributes, name, held, bytes)?;
             turn.shared.has_room_for(bytes)?;
         }
@@ -89,12 +89,16 @@ impl Destination {
             LimitBehavior::RejectNewest | LimitBehavior::FlowControl => return Ok(()),
         };
         loop {
+            // What transactions have sent makes room for itself when it comes.
             let held = Held { messages: state.messages, bytes: state.bytes };
             if held.fits(&state.attributes, bytes) {
                 return Ok(());
             }
-            if !state.evict(reason, turn) && !promised {
-                let reason = format!("{name} is full, and all of it is with its consumers");
+            if !state.evict(reason, turn) {
+                if promised {
+                    return Ok(());
+                }
+                let reason = format!("{name} is full, and nothing of it waits for a consumer");
                 return Err((Status::RESOURCE_FULL, reason));
             }
         }

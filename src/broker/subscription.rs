@@ -57,6 +57,8 @@ pub(super) enum Source {
     Topic(Arc<Destination>),
     /// All topics with a name like this, also those to come.
     Pattern(Pattern),
+    /// Nowhere: its one topic was destroyed.
+    Gone,
 }
 
 impl Source {
@@ -93,6 +95,11 @@ impl Identity {
         self.key.as_ref().is_some_and(|key| key.durable)
     }
 
+    /// Whether its one topic was destroyed.
+    pub(super) const fn is_orphan(&self) -> bool {
+        matches!(self.source, Source::Gone)
+    }
+
     /// Whether the two get the same messages. Selectors are compared as text.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let text = |one: &Self| one.selector.as_ref().map(|selector| selector.text().to_owned());
@@ -106,6 +113,7 @@ impl Identity {
     pub(super) fn attach(&self, to: &Arc<Destination>, turn: &mut Turn<'_>) {
         let route = Route { to: Arc::clone(to), identity: Plain::new(self.clone()) };
         match &self.source {
+            Source::Gone => {}
             Source::Topic(topic) => turn.send_now(topic, route.attach()),
             Source::Pattern(pattern) => {
                 // Known first, so that no topic that is made meanwhile is missed by both.
@@ -126,6 +134,7 @@ impl Identity {
             Rare::command(move |_, state, _| state.routes.retain(|one| !Arc::ptr_eq(&one.to, &to)))
         };
         match &self.source {
+            Source::Gone => {}
             Source::Topic(topic) => turn.send_now(topic, end(to)),
             Source::Pattern(pattern) => {
                 turn.shared.subscriptions.remove_pattern(to);
@@ -182,8 +191,16 @@ impl Route {
 
     /// Tells a subscription that the one topic it had was destroyed.
     pub(super) fn topic_is_gone(&self, turn: &mut Turn<'_>) {
-        if self.is_of_one_topic() {
-            turn.send_now(&self.to, Rare::command(|_, state, _| state.identity = None));
+        let source = self.identity.source.clone();
+        if matches!(source, Source::Topic(_)) {
+            let orphan = Rare::command(move |_, state, _| {
+                // It may have been given another topic meanwhile.
+                let identity = state.identity.as_mut().filter(|now| now.source.is_same(&source));
+                if let Some(identity) = identity {
+                    identity.source = Source::Gone;
+                }
+            });
+            turn.send_now(&self.to, orphan);
         }
     }
 }

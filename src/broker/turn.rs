@@ -193,8 +193,9 @@ impl<'a> Turn<'a> {
             if first.key().0 > self.wall_ms {
                 return;
             }
+            let at = first.key().0;
             match first.remove() {
-                Wanted::Destination(destination) => self.send(&destination, Command::Tick),
+                Wanted::Destination(destination) => self.send(&destination, Command::Tick(at)),
                 Wanted::Transactions => self.transact(Transact::Tick),
             }
         }
@@ -276,7 +277,11 @@ impl<'a> Turn<'a> {
         let shared = self.shared;
         let credit = shared.memory.credit();
         if credit == 0 {
-            return shared.starved.wait(Arc::clone(output));
+            // However often it asks, it waits once.
+            if !output.set_starving(true) {
+                shared.starved.wait(Arc::clone(output));
+            }
+            return;
         }
         let packet = PacketBuilder::new(PacketType::RESUME_FLOW)
             .int("JMQSize", credit)
@@ -305,7 +310,10 @@ impl<'a> Turn<'a> {
             }
             let shared = self.shared;
             let fed = shared.starved.take_if(|| shared.memory.credit() > 0);
-            fed.iter().for_each(|output| self.credit_connection(output));
+            for output in &fed {
+                output.set_starving(false);
+                self.credit_connection(output);
+            }
             if self.carry.destinations.is_empty() && self.carry.outputs.is_empty() && fed.is_empty()
             {
                 break;

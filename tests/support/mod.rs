@@ -9,6 +9,8 @@
 )]
 
 #[cfg(all(feature = "broker", feature = "unstable-internals"))]
+pub mod asking;
+#[cfg(all(feature = "broker", feature = "unstable-internals"))]
 pub mod raw;
 
 use std::net::SocketAddr;

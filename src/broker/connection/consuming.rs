@@ -14,6 +14,7 @@ use super::{
         command::{Arrival, Command, Leave, Rare, Reply},
         consumer::{Consumer, ConsumerParts},
         destination::{Destination, Kind, Origin},
+        limits::PER_CONNECTION_MAX,
         subscription::{Identity, NoLocal, Sharing, Source, SubscriptionKey, SubscriptionName},
         turn::Turn,
     },
@@ -29,6 +30,7 @@ impl Connection {
         wish: &AddConsumer,
         turn: &mut Turn<'_>,
     ) -> Result<(), Refusal> {
+        self.forget_refused();
         room(self.consumers.len(), "consumers")?;
         let selector = parse(wish.selector.as_deref(), turn.shared)?;
         // A consumer without session has one of its own with the connection's id.
@@ -85,7 +87,7 @@ impl Connection {
         let (key, sharing) = match &wish.subscription {
             SubscriptionWish::Plain => match source {
                 Source::Topic(destination) => return Ok(Place::at(destination, selector)),
-                Source::Pattern(_) => (None, Sharing::None),
+                Source::Pattern(_) | Source::Gone => (None, Sharing::None),
             },
             SubscriptionWish::Durable { name, share, jms_share } => {
                 let sharing = match (share, jms_share) {
@@ -134,7 +136,7 @@ impl Connection {
                 };
                 (attributes, limit)
             }
-            Source::Pattern(_) => {
+            Source::Pattern(_) | Source::Gone => {
                 (turn.shared.live.read(|live| live.topic.clone()), Credit::Unlimited)
             }
         };
@@ -170,7 +172,7 @@ impl Connection {
                 let reason = format!("the subscription {name:?} is in use; close it first");
                 Some((Status::CONFLICT, reason))
             } else {
-                let topic_is_gone = state.identity.is_none();
+                let topic_is_gone = state.identity.as_ref().is_some_and(Identity::is_orphan);
                 at.destroy(state, turn);
                 topic_is_gone.then(|| {
                     let reason = format!("the topic of {name:?} was destroyed; it ends as well");
@@ -208,12 +210,28 @@ impl Connection {
         });
         self.output.leave(Arc::clone(consumer), how, reply);
         turn.touch_output(&self.output);
+        self.closed.push(id);
         Ok(())
     }
 
     /// Drops closed consumers that have nothing left to settle.
     fn forget_settled(&mut self) {
-        self.consumers.retain(|_, (_, consumer)| !consumer.is_closed() || consumer.counts().1 > 0);
+        let Self { closed, consumers, .. } = self;
+        closed.retain(|id| {
+            let is_kept = consumers.get(id).is_some_and(|(_, consumer)| consumer.counts().1 > 0);
+            if !is_kept {
+                consumers.remove(id);
+            }
+            is_kept
+        });
+    }
+
+    /// Drops consumers that were refused, if there seem to be too many.
+    fn forget_refused(&mut self) {
+        if self.consumers.len() >= PER_CONNECTION_MAX {
+            let is_kept = |consumer: &Consumer| !consumer.is_closed() || consumer.counts().1 > 0;
+            self.consumers.retain(|_, (_, consumer)| is_kept(consumer));
+        }
     }
 
     pub(super) fn resume_consumer(&self, id: i64, size: Option<i32>, turn: &mut Turn<'_>) {

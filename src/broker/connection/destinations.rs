@@ -108,6 +108,9 @@ impl Connection {
             shared.subscriptions.attach_to(&made, turn);
             if mask.is_temporary() {
                 self.temporary.push(Arc::clone(&made));
+            } else {
+                // It begins to wait for its first user, who may never come.
+                turn.send(&made, Rare::command(|_, _, _| ()));
             }
         }
         Ok(Named::One(made))
@@ -137,12 +140,16 @@ impl Connection {
         name: &str,
         mask: DestinationMask,
         turn: &mut Turn<'_>,
-    ) {
+    ) -> Result<(), Refusal> {
         if let Some(gone) = turn.shared.registry.find(kind_of(mask), name) {
+            if gone.origin == Origin::Dead {
+                return Err((Status::FORBIDDEN, format!("{name} stays as long as the broker")));
+            }
             self.temporary.retain(|kept| !Arc::ptr_eq(kept, &gone));
             turn.shared.registry.remove(&gone);
             turn.send(&gone, Command::Destroy);
         }
+        Ok(())
     }
 
     pub(super) fn browse(

@@ -85,6 +85,8 @@ pub(super) struct Connection {
     /// Consumers by id, with their session's. Closed ones stay while messages of theirs may still
     /// be settled.
     consumers: HashMap<i64, (i64, Arc<Consumer>)>,
+    /// Those of them that were closed one by one.
+    closed: Vec<i64>,
     /// Producers by id.
     producers: HashMap<i64, Producer>,
     /// Browsers by id, the newest first, and the queues they look into.
@@ -116,6 +118,7 @@ impl Connection {
             started: false,
             sessions: HashMap::new(),
             consumers: HashMap::new(),
+            closed: Vec::new(),
             producers: HashMap::new(),
             browsers: VecDeque::new(),
             transacts: false,
@@ -381,7 +384,7 @@ impl Connection {
                 self.create_destination(to, &name, mask, turn)?
             }
             Request::DestroyDestination(name, mask) => {
-                self.destroy_destination(&name, mask, turn);
+                self.destroy_destination(&name, mask, turn)?;
                 to.with(Status::OK)
             }
             Request::VerifyDestination(name, mask, selector) => {

@@ -99,6 +99,10 @@ impl Connection {
         turn: &mut Turn<'_>,
     ) -> Result<(), Refusal> {
         let flags = packet.header().flags;
+        if flags.contains(Flags::FLOW_PAUSED) {
+            // Whatever becomes of the message: the client waits for this.
+            turn.credit_connection(&self.output);
+        }
         let kind = if flags.contains(Flags::QUEUE) { Kind::Queue } else { Kind::Topic };
         let variable = packet.variable().map_err(|error| (Status::ERROR, error.to_string()))?;
         let name =
@@ -126,12 +130,13 @@ impl Connection {
                     admin::receive(&packet, self.id, turn);
                     return Ok(());
                 }
-                self.existing(kind, &name, turn)?
+                let found = self.existing(kind, &name, turn);
+                if found.is_err() {
+                    self.credit_in_vain(way.used_up, turn);
+                }
+                found?
             }
         };
-        if flags.contains(Flags::FLOW_PAUSED) {
-            turn.credit_connection(&self.output);
-        }
         let mut message = Stored::new(packet.without_flags(STORED_CLEAR), self.id);
         message.client_id.clone_from(&self.client_id);
         message.due = due;
@@ -147,6 +152,15 @@ impl Connection {
         }
     }
 
+    /// The destination of a producer's last message is gone: the producer must not wait for ever.
+    fn credit_in_vain(&self, producer: Option<i64>, turn: &mut Turn<'_>) {
+        let Some(id) = producer else { return };
+        let known = self.producers.get(&id).and_then(|one| one.destination.as_ref());
+        if let Some(destination) = known {
+            turn.send(destination, Command::UsedUp(id));
+        }
+    }
+
     fn reply(&self, to: &ReplyTo) -> Reply {
         Reply { output: Arc::clone(&self.output), to: *to }
     }
@@ -154,7 +168,7 @@ impl Connection {
     fn send_one(
         &mut self,
         destination: &Arc<Destination>,
-        message: Stored,
+        mut message: Stored,
         reply: Option<Reply>,
         way: Way,
         turn: &mut Turn<'_>,
@@ -178,6 +192,8 @@ impl Connection {
             }
             return Err(refusal);
         }
+        // It waits for the commit, and must not keep a whole read buffer with it.
+        message.packet.unshare();
         turn.transact(Transact::Produce {
             id: transaction,
             connection: self.id,
