@@ -442,7 +442,9 @@ fn a_paused_topic_holds_all_its_subscriptions() {
     });
     guest.request(Raw::text("t", TOPIC, "kept"));
     assert!(guest.messages_so_far().is_empty());
-    // All destinations at once.
+    // All destinations at once, but that of the answers.
+    assert_eq!(status(&admin.ask(30, plain)), 200);
+    assert_eq!(admin.of_queue("answers", "state"), "running".into());
     assert_eq!(status(&admin.ask(36, plain)), 200);
     let arrived = [guest.message(), guest.message(), guest.message()];
     assert_eq!(bodies(&arrived), ["kept", "kept", "kept"]);

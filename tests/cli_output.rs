@@ -52,6 +52,7 @@ impl Ground {
     /// Every subcommand with output that ends by itself, as typed; `$T` is the program.
     fn commands(&self) -> Vec<String> {
         let address = self.broker.address();
+        let admin = self.broker.admin_address();
         let capture = self.capture().display().to_string();
         vec![
             "$T --help".into(),
@@ -63,6 +64,8 @@ impl Ground {
             format!("$T receive q --timeout 500ms --address {address}"),
             format!("$T receive q --timeout 500ms --json --address {address}"),
             format!("$T ping --count 300 --address {address}"),
+            format!("$T admin list destinations --address {admin}"),
+            format!("$T admin query broker --json --address {admin}"),
             "$T demo --seconds 1 --rate 1000".into(),
         ]
     }

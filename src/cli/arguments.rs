@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::admin::AdminArguments;
+
 /// A message broker that presses back, and tools to try it.
 #[derive(Debug, Parser)]
 #[command(
@@ -42,6 +44,8 @@ pub(super) enum Command {
     Receive(ReceiveArguments),
     /// Measure round trips through a broker
     Ping(PingArguments),
+    /// Look into a running broker, and change it
+    Admin(AdminArguments),
     /// Watch credit hold back a slow consumer, all in one process
     Demo(DemoArguments),
     /// Print captured packets as text
@@ -308,7 +312,7 @@ pub(super) struct DumpArguments {
 const TIME_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// Reads `500ms`, `10s`, `2m`, `1h`; a bare number is seconds.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     const HOW: &str = "a time is a number with ms, s, m or h, as in 500ms or 2.5s";
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

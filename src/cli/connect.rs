@@ -18,11 +18,7 @@ pub(super) fn connect(
     timeout: Duration,
     attributes: &[(&str, &str)],
 ) -> Result<Connection, Failure> {
-    let password = arguments
-        .password
-        .clone()
-        .or_else(|| env::var(PASSWORD_VARIABLE).ok())
-        .unwrap_or_else(|| "guest".to_owned());
+    let password = password(arguments.password.as_deref(), "guest");
     let milliseconds = milliseconds(timeout).to_string();
     let mut factory = ConnectionFactory::new();
     let own = [
@@ -38,6 +34,12 @@ pub(super) fn connect(
     }
     let what = format!("cannot connect to {}", arguments.address);
     factory.create_connection().map_err(|error| Failure::new(&what, &error))
+}
+
+/// The password given, that of the environment, or this one.
+pub(super) fn password(given: Option<&str>, default: &str) -> String {
+    let given = given.map(str::to_owned).or_else(|| env::var(PASSWORD_VARIABLE).ok());
+    given.unwrap_or_else(|| default.to_owned())
 }
 
 /// A queue by the name the user gave it.

@@ -4,6 +4,7 @@
 //! It uses the crate as any other program would, by its public interface.
 #![allow(clippy::disallowed_methods, reason = "a program reads clocks; cores and protocol do not")]
 
+mod admin;
 mod arguments;
 mod broker;
 mod connect;
@@ -60,6 +61,7 @@ fn dispatch(
             Command::Send(arguments) => send::run(&arguments, output),
             Command::Receive(arguments) => receive::run(&arguments, output),
             Command::Ping(arguments) => ping::run(&arguments, output),
+            Command::Admin(arguments) => admin::run(&arguments, output),
             Command::Demo(arguments) => demo::run(&arguments, output),
             Command::Dump(arguments) => dump::run(&arguments, output),
         },

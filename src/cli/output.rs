@@ -83,6 +83,35 @@ impl Output {
         self.line(&text)
     }
 
+    /// Prints rows below titles, each column as wide as it must be. Control characters in them are
+    /// shown, as they could break a row as well.
+    pub(super) fn table(
+        &mut self,
+        columns: &[Column<'_>],
+        rows: &[Vec<String>],
+    ) -> Result<(), Failure> {
+        let shown = |text: &str| visible(text).replace('\t', " ");
+        let titles = columns.iter().map(|column| column.title.to_owned()).collect();
+        let rows = rows.iter().map(|row| row.iter().map(|cell| shown(cell)).collect());
+        let rows: Vec<Vec<String>> = std::iter::once(titles).chain(rows).collect();
+        let wide = |at: usize| {
+            let cells = rows.iter().filter_map(|row| row.get(at));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..columns.len()).map(wide).collect();
+        for row in &rows {
+            let mut line = String::new();
+            for ((cell, column), &width) in row.iter().zip(columns).zip(&widths) {
+                let _infallible = match column.align {
+                    Align::Left => write!(line, "{cell:width$}  "),
+                    Align::Right => write!(line, "{cell:>width$}  "),
+                };
+            }
+            self.line(line.trim_end())?;
+        }
+        Ok(())
+    }
+
     /// Writes bytes as they are.
     pub(super) fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         let result = self.to.write_all(bytes);
@@ -130,6 +159,24 @@ impl Output {
     fn checked(&self, result: io::Result<()>) -> Result<(), Failure> {
         result.map_err(|error| Failure::output(&self.name, &error))
     }
+}
+
+/// A column of a table.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Column<'a> {
+    /// What stands above it.
+    pub(super) title: &'a str,
+    /// On which side its text begins or ends.
+    pub(super) align: Align,
+}
+
+/// Where the text of a column stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Align {
+    /// Words.
+    Left,
+    /// Numbers.
+    Right,
 }
 
 /// Rows of text above a bar, drawn over and over.
@@ -222,6 +269,23 @@ mod tests {
     fn control_characters_of_strangers_are_shown_and_not_obeyed() {
         assert_eq!(visible("plain\ttext"), "plain\ttext");
         assert_eq!(visible("a\u{1b}[2Jb\r"), "a\\u{1b}[2Jb\\r");
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_what_stands_in_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("table");
+        let mut output = Output::file(&path).unwrap();
+        let columns = [
+            Column { title: "NAME", align: Align::Left },
+            Column { title: "N", align: Align::Right },
+            Column { title: "MORE", align: Align::Left },
+        ];
+        let row = |name: &str, n: &str, more: &str| vec![name.into(), n.into(), more.into()];
+        output.table(&columns, &[row("å-long", "5", "x"), row("b\n", "100", "")]).unwrap();
+        output.finish().unwrap();
+        let text = std::fs::read_to_string(path).unwrap();
+        assert_eq!(text, "NAME      N  MORE\nå-long    5  x\nb\\n     100\n");
     }
 
     #[test]

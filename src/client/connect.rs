@@ -163,7 +163,9 @@ fn ask_port_mapper(
         }
     }
     let table = PortTable::decode(&table).map_err(|error| trouble(error.to_string()))?;
-    match table.find("tcp", "NORMAL", Some(service)) {
+    // A service has one name, whatever it is for.
+    let found = ["NORMAL", "ADMIN"].iter().find_map(|kind| table.find("tcp", kind, Some(service)));
+    match found {
         Some(found) if found.port > 0 => Ok(found.port),
         Some(_) => Err(trouble(format!("service {service} is paused"))),
         None => Err(trouble(format!("it has no service {service} over TCP"))),

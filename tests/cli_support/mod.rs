@@ -234,6 +234,11 @@ impl TestBroker {
         format!("mqtcp://{}/jms", self.service)
     }
 
+    /// The address administrators use, through the port mapper.
+    pub fn admin_address(&self) -> String {
+        format!("mq://{}/admin", self.port_mapper)
+    }
+
     /// Stops it in order.
     #[track_caller]
     pub fn stop(self) -> Finished {

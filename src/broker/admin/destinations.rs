@@ -321,14 +321,13 @@ fn set_paused(
     }
     let all = match request.string("JMQDestination")? {
         Some(_) => vec![named(request, turn)?],
-        // Who names none means all that clients use.
-        None => turn
-            .shared
-            .registry
-            .all()
-            .into_iter()
-            .filter(|one| one.origin != Origin::Dead)
-            .collect(),
+        // Who names none means all but those that belong to somebody: the answer to this goes to
+        // such a one.
+        None => {
+            let mut all = turn.shared.registry.all();
+            all.retain(|one| matches!(one.origin, Origin::Administered | Origin::AutoCreated));
+            all
+        }
     };
     let caller = caller.clone();
     everywhere(
