@@ -15,7 +15,7 @@ use std::{
     io::{self, IoSlice},
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 
 use crate::{
     flow::{Meter, Taken},
@@ -111,8 +111,8 @@ impl Payload for Outgoing {
         encode_head(&self.message.packet, &delivery, out)
     }
 
-    fn tail(&self) -> Bytes {
-        self.message.packet.tail()
+    fn tail(&self) -> &[u8] {
+        self.message.packet.tail_bytes()
     }
 }
 

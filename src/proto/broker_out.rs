@@ -11,7 +11,7 @@
 
 use std::{collections::VecDeque, io::IoSlice};
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BytesMut};
 
 use crate::{
     flow::Meter,
@@ -23,6 +23,9 @@ pub const TRANSMIT_BYTES: usize = 256 * 1024;
 
 /// Most pieces of one vectored write: two for each message of a metered batch of 100, and some.
 pub const SLICES_MAX: usize = 256;
+
+/// Most messages that are encoded and not sent: two pieces each, and one for what stands behind.
+const ENCODED_MAX: usize = (SLICES_MAX - 1) / 2;
 
 /// Bodies up to this size are copied behind their header, larger ones stay shared: below it a
 /// copy costs less than one more piece in a vectored write.
@@ -43,7 +46,17 @@ pub trait Payload {
     fn encode_head(&self, flow_paused: bool, out: &mut BytesMut) -> Result<(), DecodeError>;
 
     /// Properties and body.
-    fn tail(&self) -> Bytes;
+    fn tail(&self) -> &[u8];
+}
+
+/// A message that is encoded, and how many bytes of it are not sent.
+#[derive(Debug)]
+struct Encoded<P> {
+    /// In `Outbound::own`: everything up to the message's tail that no message before it has.
+    own: usize,
+    /// At the end of the payload's tail; 0 if the tail was copied.
+    shared: usize,
+    payload: P,
 }
 
 /// The outgoing half of one connection.
@@ -53,14 +66,16 @@ pub struct Outbound<P> {
     staged: VecDeque<P>,
     /// Staged, and for no meter.
     free: VecDeque<P>,
-    /// Encoded and not sent, oldest first, then `head`.
-    pieces: VecDeque<Bytes>,
-    head: BytesMut,
+    /// Encoded and not sent, oldest first.
+    messages: VecDeque<Encoded<P>>,
+    /// Bytes to send that are not in payloads, in order: control packets, what comes before a tail,
+    /// and copied tails. Its memory is used again and again.
+    own: BytesMut,
+    /// How many of these come behind the last message.
+    trailing: usize,
     /// Bytes encoded so far, and sent so far, since the connection began.
     encoded: u64,
     sent: u64,
-    /// Where each encoded message ends.
-    ends: VecDeque<(u64, P)>,
     /// Whether the message that carries F is encoded and the peer has not answered.
     answer_due: bool,
 }
@@ -72,19 +87,19 @@ impl<P: Payload> Outbound<P> {
             meter,
             staged: VecDeque::new(),
             free: VecDeque::new(),
-            pieces: VecDeque::new(),
-            head: BytesMut::new(),
+            messages: VecDeque::new(),
+            own: BytesMut::new(),
+            trailing: 0,
             encoded: 0,
             sent: 0,
-            ends: VecDeque::new(),
             answer_due: false,
         }
     }
 
     /// Appends a control packet.
     pub fn put_control(&mut self, packet: &[u8]) {
-        self.head.extend_from_slice(packet);
-        self.encoded += packet.len() as u64;
+        self.own.extend_from_slice(packet);
+        self.count_own(packet.len());
     }
 
     /// Appends a reply that has only a status.
@@ -95,9 +110,14 @@ impl<P: Payload> Outbound<P> {
         status: Status,
         id: MessageId,
     ) {
-        let before = self.head.len();
-        put_status_reply(kind, consumer_id, status, id, &mut self.head);
-        self.encoded += (self.head.len() - before) as u64;
+        let before = self.own.len();
+        put_status_reply(kind, consumer_id, status, id, &mut self.own);
+        self.count_own(self.own.len() - before);
+    }
+
+    const fn count_own(&mut self, bytes: usize) {
+        self.trailing += bytes;
+        self.encoded += bytes as u64;
     }
 
     /// Stages a message behind the others.
@@ -137,7 +157,7 @@ impl<P: Payload> Outbound<P> {
     /// Encodes staged messages as far as meter and buffer allow. What cannot be sent any more, or
     /// not encoded, goes to `refused`.
     pub fn encode_staged(&mut self, mut refused: impl FnMut(P, Option<DecodeError>)) {
-        while self.pending() < TRANSMIT_BYTES && self.pieces.len() + 2 < SLICES_MAX {
+        while self.pending() < TRANSMIT_BYTES && self.messages.len() < ENCODED_MAX {
             let Some(payload) = self.free.pop_front().or_else(|| self.staged.pop_front()) else {
                 return;
             };
@@ -155,35 +175,37 @@ impl<P: Payload> Outbound<P> {
                 false
             };
             match self.encode(&payload, last) {
-                Ok(()) => {
+                Ok(shared) => {
                     self.answer_due |= last;
-                    self.ends.push_back((self.encoded, payload));
+                    let own = std::mem::take(&mut self.trailing);
+                    self.messages.push_back(Encoded { own, shared, payload });
                 }
                 Err(error) => refused(payload, Some(error)),
             }
         }
     }
 
-    fn encode(&mut self, payload: &P, last: bool) -> Result<(), DecodeError> {
-        let before = self.head.len();
-        payload.encode_head(last, &mut self.head)?;
+    /// Returns how many bytes stay where they are.
+    fn encode(&mut self, payload: &P, last: bool) -> Result<usize, DecodeError> {
+        let before = self.own.len();
+        payload.encode_head(last, &mut self.own)?;
         let tail = payload.tail();
-        self.encoded += (self.head.len() - before + tail.len()) as u64;
-        if tail.len() <= COPY_BYTES_MAX {
-            self.head.extend_from_slice(&tail);
-        } else {
-            self.pieces.push_back(self.head.split().freeze());
-            self.pieces.push_back(tail);
+        let is_copied = tail.len() <= COPY_BYTES_MAX;
+        if is_copied {
+            self.own.extend_from_slice(tail);
         }
-        Ok(())
+        self.count_own(self.own.len() - before);
+        let shared = if is_copied { 0 } else { tail.len() };
+        self.encoded += shared as u64;
+        Ok(shared)
     }
 
     /// Drops what is encoded, or staged for no meter: there is nobody to send it to any more.
     pub fn drop_encoded(&mut self) {
         self.free = VecDeque::new();
-        self.pieces = VecDeque::new();
-        self.head = BytesMut::new();
-        self.ends = VecDeque::new();
+        self.messages = VecDeque::new();
+        self.own = BytesMut::new();
+        self.trailing = 0;
         self.sent = self.encoded;
         self.answer_due = false;
     }
@@ -205,38 +227,54 @@ impl<P: Payload> Outbound<P> {
 
     /// Puts the bytes to send into `slices`, for one vectored write, and says how many it filled.
     pub fn transmit<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES_MAX]) -> usize {
-        let pieces = self.pieces.iter().map(|piece| &piece[..]);
-        let head = Some(&self.head[..]).filter(|head| !head.is_empty());
         let mut count = 0;
-        for (slice, bytes) in slices.iter_mut().zip(pieces.chain(head)) {
-            *slice = IoSlice::new(bytes);
-            count += 1;
+        let mut put = |bytes: &'a [u8]| {
+            if !bytes.is_empty()
+                && let Some(slice) = slices.get_mut(count)
+            {
+                *slice = IoSlice::new(bytes);
+                count += 1;
+            }
+        };
+        // Own bytes between two shared tails are one piece, however many messages they are of.
+        let (mut own, mut run) = (&self.own[..], 0);
+        for message in &self.messages {
+            run += message.own;
+            if message.shared > 0 {
+                let (before, behind) = own.split_at(run);
+                put(before);
+                let tail = message.payload.tail();
+                put(&tail[tail.len() - message.shared..]);
+                (own, run) = (behind, 0);
+            }
         }
+        put(own);
         count
     }
 
     /// The transport took `count` bytes; messages whose last byte is among them go to `done`.
     pub fn transmitted(&mut self, count: usize, mut done: impl FnMut(P)) {
         self.sent += count as u64;
-        let mut left = count;
-        while left > 0 {
-            let Some(piece) = self.pieces.front_mut() else { break };
-            let taken = left.min(piece.len());
-            piece.advance(taken);
-            left -= taken;
-            if piece.is_empty() {
-                self.pieces.pop_front();
+        let (mut left, mut own) = (count, 0);
+        while let Some(first) = self.messages.front_mut() {
+            let from_own = left.min(first.own);
+            let from_shared = (left - from_own).min(first.shared);
+            (first.own, first.shared) = (first.own - from_own, first.shared - from_shared);
+            left -= from_own + from_shared;
+            own += from_own;
+            if first.own + first.shared > 0 {
+                break;
+            }
+            if let Some(sent) = self.messages.pop_front() {
+                done(sent.payload);
             }
         }
-        self.head.advance(left.min(self.head.len()));
-        if self.head.is_empty() {
+        let from_own = left.min(self.trailing);
+        self.trailing -= from_own;
+        self.own.advance(own + from_own);
+        if self.own.is_empty() {
             // Everything is out: start at the front of the same memory again.
-            self.head.clear();
-        }
-        while self.ends.front().is_some_and(|&(end, _)| end <= self.sent) {
-            if let Some((_, payload)) = self.ends.pop_front() {
-                done(payload);
-            }
+            self.own.clear();
         }
     }
 }
@@ -245,7 +283,7 @@ impl<P: Payload> Outbound<P> {
 mod tests {
     use std::io::IoSlice;
 
-    use bytes::{Bytes, BytesMut};
+    use bytes::BytesMut;
 
     use super::{Outbound, Payload, SLICES_MAX};
     use crate::{
@@ -254,11 +292,15 @@ mod tests {
     };
 
     #[derive(Debug, Clone, PartialEq)]
-    struct Item(char, usize, bool);
+    struct Item(char, bool, Vec<u8>);
+
+    fn item(name: char, bytes: usize, is_current: bool) -> Item {
+        Item(name, is_current, name.to_string().repeat(bytes).into_bytes())
+    }
 
     impl Payload for Item {
         fn is_current(&self) -> bool {
-            self.2
+            self.1
         }
         fn is_metered(&self) -> bool {
             !self.0.is_uppercase()
@@ -267,8 +309,8 @@ mod tests {
             out.extend_from_slice(if flow_paused { b"F" } else { b"-" });
             Ok(())
         }
-        fn tail(&self) -> Bytes {
-            Bytes::from(self.0.to_string().repeat(self.1))
+        fn tail(&self) -> &[u8] {
+            &self.2
         }
     }
 
@@ -297,7 +339,7 @@ mod tests {
     fn messages_wait_for_the_meter_and_control_packets_do_not() {
         let mut out = Outbound::new(Meter::new(2));
         for name in ['a', 'b', 'c'] {
-            out.stage(Item(name, 2, true));
+            out.stage(item(name, 2, true));
         }
         let mut done = Vec::new();
         assert_eq!(drain(&mut out, 100, &mut done), "-aaFbb");
@@ -314,7 +356,7 @@ mod tests {
     fn what_is_for_no_meter_overtakes_what_is_for_one() {
         let mut out = Outbound::new(Meter::new(1));
         for name in ['a', 'b', 'B', 'C'] {
-            out.stage(Item(name, 1, true));
+            out.stage(item(name, 1, true));
         }
         let mut done = Vec::new();
         assert_eq!(drain(&mut out, 100, &mut done), "-B-CFa");
@@ -325,9 +367,9 @@ mod tests {
     fn any_partial_write_keeps_the_stream_and_counts_whole_messages_only() {
         for step in [1, 2, 3, 7, 600, 2000] {
             let mut out = Outbound::new(Meter::new(0));
-            out.stage(Item('a', 3, true));
-            out.stage(Item('b', 700, true));
-            out.stage(Item('c', 1, true));
+            out.stage(item('a', 3, true));
+            out.stage(item('b', 700, true));
+            out.stage(item('c', 1, true));
             let mut done = Vec::new();
             let text = drain(&mut out, step, &mut done);
             assert_eq!(text, format!("-aaa-{}-c", "b".repeat(700)), "step {step}");
@@ -336,13 +378,31 @@ mod tests {
     }
 
     #[test]
+    fn control_packets_keep_their_place_among_messages() {
+        for step in [1, 2, 701, 2000] {
+            let mut out = Outbound::new(Meter::new(0));
+            for (message, control) in [(item('a', 2, true), b"1"), (item('b', 700, true), b"2")] {
+                out.stage(message);
+                out.encode_staged(|item, _| panic!("{item:?}"));
+                out.put_control(control);
+            }
+            out.stage(item('c', 600, true));
+            let mut done = Vec::new();
+            let text = drain(&mut out, step, &mut done);
+            let [b, c] = [("b", 700), ("c", 600)].map(|(name, count)| name.repeat(count));
+            assert_eq!(text, format!("-aa1-{b}2-{c}"), "step {step}");
+            assert_eq!((done.len(), out.pending()), (3, 0));
+        }
+    }
+
+    #[test]
     fn stale_messages_are_given_back_and_not_sent() {
         let mut out = Outbound::new(Meter::new(0));
-        out.stage(Item('a', 1, false));
-        out.stage(Item('b', 1, true));
+        out.stage(item('a', 1, false));
+        out.stage(item('b', 1, true));
         let mut stale = Vec::new();
         out.take_stale(|item| stale.push(item.0));
-        out.stage(Item('c', 1, false));
+        out.stage(item('c', 1, false));
         out.encode_staged(|item, _| stale.push(item.0));
         assert_eq!(stale, ['a', 'c']);
         assert_eq!(drain(&mut out, 9, &mut Vec::new()), "-b");

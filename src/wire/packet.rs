@@ -115,7 +115,13 @@ impl Packet {
         self.bytes.slice(self.body_offset().min(self.bytes.len())..)
     }
 
-    /// Properties and body, shared: what a delivery leaves untouched.
+    /// Properties and body, where they are: what a delivery leaves untouched.
+    #[must_use]
+    pub fn tail_bytes(&self) -> &[u8] {
+        self.bytes.get(self.property_offset()..).unwrap_or_default()
+    }
+
+    /// Properties and body, shared.
     #[must_use]
     pub fn tail(&self) -> Bytes {
         self.bytes.slice(self.property_offset().min(self.bytes.len())..)
