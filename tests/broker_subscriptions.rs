@@ -7,7 +7,7 @@ mod support;
 use support::{
     asking::{
         Way, asked, await_held, broker_with, client_id, close, consumer, consumer_ahead,
-        destination, held, login_as, next_bodies, refused, reset, send_texts, subscribed, text,
+        destination, held, login_as, next_bodies, refused, send_texts, subscribed, text,
         unsubscribe,
     },
     broker,
@@ -448,7 +448,7 @@ fn a_lost_connection_gives_its_client_id_back() {
     let raw = login_as(&broker, "c");
     let mut other = Raw::login(broker.jms_address(), 0);
     assert_eq!(refused(&mut other, client_id("c")), 409);
-    reset(raw);
+    raw.reset();
     wait_until("the loss is noticed", || broker.snapshot().connections == 1);
     asked(&mut other, client_id("c"));
 }
@@ -504,7 +504,7 @@ fn what_a_dead_connection_had_of_a_durable_subscription_comes_back_in_its_place_
     publish(&mut publisher, 1..=5);
     let got = [raw.message(), raw.message(), raw.message()];
     asked(&mut raw, acknowledge(&[&got[1]]));
-    reset(raw);
+    raw.reset();
     wait_until("the loss is noticed", || broker.snapshot().connections == 1);
     let (mut raw, session) = started_as(&broker, "c", 1);
     subscribed(&mut raw, durable(session, "t", "d"));
@@ -524,7 +524,7 @@ fn a_shared_subscription_gives_the_share_of_a_dead_connection_to_the_others_in_o
     publish(&mut other, 1..=3);
     assert_eq!(next_bodies(&mut dying, 3), ["1", "2", "3"]);
     subscribed(&mut other, shared(other_session, "t", "s"));
-    reset(dying);
+    dying.reset();
     let got = [other.message(), other.message(), other.message()];
     assert_eq!(bodies(&got), ["1", "2", "3"]);
     assert!(got.iter().all(|message| delivery_count(message) == 2));

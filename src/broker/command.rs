@@ -34,6 +34,18 @@ impl Reply {
         turn.touch_output(&self.output);
     }
 
+    /// Tells the outcome of an acknowledgement.
+    fn acknowledged(&self, status: Status, turn: &mut Turn<'_>) {
+        match status {
+            Status::OK => self.send(status, turn),
+            Status::NOT_FOUND => self.refuse(status, "there is no such consumer here", turn),
+            _ => {
+                let reason = "a message is not with its consumer: it was settled, or went back";
+                self.refuse(status, reason, turn);
+            }
+        }
+    }
+
     pub(super) fn refuse(&self, status: Status, reason: &str, turn: &mut Turn<'_>) {
         let packet = self.to.refuse(status, reason);
         turn.send_packet(&self.output, packet);
@@ -73,7 +85,7 @@ impl Joint {
         let worst = self.worst.load(Ordering::Relaxed);
         let status = i32::try_from(worst).map_or(Status::ERROR, Status);
         match &self.told {
-            Told::Client(reply) => reply.send(status, turn),
+            Told::Client(reply) => reply.acknowledged(status, turn),
             &Told::Transaction(id, ticket) => {
                 turn.transact(Transact::Consumed { id, ticket, status });
             }
@@ -114,7 +126,7 @@ impl AckReply {
     pub(super) fn done(&self, status: Status, turn: &mut Turn<'_>) {
         match self {
             Self::None => {}
-            Self::Direct(reply) => reply.send(status, turn),
+            Self::Direct(reply) => reply.acknowledged(status, turn),
             Self::Joint(joint) => joint.done(status, turn),
         }
     }

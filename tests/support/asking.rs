@@ -1,8 +1,12 @@
 //! What tests ask a broker for, as packets.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use tidegate::{
     broker::{Broker, BrokerConfig, DestinationSnapshot},
-    wire::{Flags, Packet, PacketBuilder, PacketType, Padding, Properties, VariableHeader},
+    wire::{
+        Flags, MessageId, Packet, PacketBuilder, PacketType, Padding, Properties, VariableHeader,
+    },
 };
 
 use super::{
@@ -156,20 +160,43 @@ pub fn next_bodies(raw: &mut Raw, count: usize) -> Vec<String> {
     (0..count).map(|_| body(&raw.message())).collect()
 }
 
-/// Breaks the connection without a goodbye.
-pub fn reset(raw: Raw) {
-    let socket = socket2::SockRef::from(&raw.stream);
-    socket.set_linger(Some(std::time::Duration::ZERO)).unwrap();
-    drop(raw);
+/// Milliseconds since 1970, later by so many.
+pub fn in_ms(later: i64) -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    i64::try_from(since.as_millis()).unwrap() + later
 }
 
-/// Starts a transaction of a session, and returns its id.
-pub fn transaction(raw: &mut Raw, session: i64) -> i64 {
-    let start = PacketBuilder::new(PacketType::START_TRANSACTION).long("JMQSessionID", session);
-    long(&asked(raw, start), "JMQTransactionID")
+/// Waits until this time, in milliseconds since 1970, has passed.
+pub fn await_time(at: i64) {
+    wait_until("the time has come", || in_ms(0) > at);
 }
 
-/// Ends a transaction.
-pub fn end(raw: &mut Raw, packet: PacketType, transaction: i64) {
-    asked(raw, PacketBuilder::new(packet).long("JMQTransactionID", transaction));
+/// What the dead message queue holds, once there are so many.
+pub fn dead(broker: &Broker, count: u64) -> Vec<Packet> {
+    await_held(broker, DEAD_MESSAGES, count);
+    let mut raw = Raw::login(broker.jms_address(), 0);
+    browse(&mut raw, DEAD_MESSAGES, None)
 }
+
+/// What a browser sees.
+pub fn browse(raw: &mut Raw, queue: &str, selector: Option<&str>) -> Vec<Packet> {
+    let request = destination(PacketType::BROWSE, queue, QUEUE);
+    let request = match selector {
+        Some(selector) => request.string("JMQSelector", selector),
+        None => request,
+    };
+    let found = asked(raw, request);
+    if found.body().is_empty() {
+        return Vec::new();
+    }
+    let browser = long(&found, "JMQConsumerID");
+    let count = found.body().len() / MessageId::LEN;
+    let deliver = PacketBuilder::new(PacketType::DELIVER).long("JMQConsumerID", browser);
+    asked(raw, deliver.body(found.body()));
+    let own = |packet: &Packet| {
+        packet.header().packet_type.is_message() && packet.header().consumer_id == browser
+    };
+    (0..count).map(|_| raw.wait(own).unwrap()).collect()
+}
+
+pub const DEAD_MESSAGES: &str = "mq.sys.dmq";
