@@ -261,6 +261,8 @@ fn a_client_that_closes_in_order_gives_everything_back() {
         }
         assert_eq!(status(&raw.request(destroy(session))), 200);
         assert_eq!(status(&raw.request(PacketBuilder::new(PacketType::GOODBYE))), 200);
+        raw.until_end();
+        drop(raw);
         wait_until("it has left", || broker.snapshot().connections == 0);
         let expected = [("1", 2), ("2", 2), ("3", 1), ("4", 1)];
         assert_eq!(drain(broker.jms_address(), "q"), times(&expected), "{style:?}");

@@ -115,7 +115,10 @@ fn carry_out(effects: &mut Vec<Done>, turn: &mut Turn<'_>) {
                     Command::Produce { message, reply: None, used_up: None, reserved: true };
                 add(destination, command, turn);
             }
-            Effect::Drop(message, destination) => destination.0.unreserve(&message),
+            Effect::Drop(message, destination) => {
+                destination.0.unreserve(&message, &turn.shared.memory);
+            }
+            Effect::WakeAt(at) => turn.wake_transactions_at(at),
             Effect::Settle { destination, id, outcome } => {
                 add(destination, Command::Settle { transaction: id, outcome }, turn);
             }

@@ -15,7 +15,10 @@ use std::fmt;
 pub(super) use crate::message::DestinationKind as Kind;
 use crate::{
     proto::broker_in::ReplyTo,
-    sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Entered, Gate, Inbox, Ordering, Snapshot},
+    sync::{
+        Arc, AtomicBool, AtomicU32, AtomicU64, Entered, Gate, Inbox, Kept, Ordering, Reserve,
+        Snapshot,
+    },
     wire::{Flags, Status},
 };
 
@@ -25,6 +28,7 @@ use super::{
     consumer::Consumer,
     dead::DeadReason,
     dispatch::{Part, State},
+    memory::Memory,
     output::Output,
     room::{self, Refused},
     stored::Stored,
@@ -68,8 +72,7 @@ pub(super) struct Destination {
     /// Producers, counted before they come.
     producers: AtomicU32,
     /// Room kept for what open transactions have sent.
-    reserved_messages: AtomicU64,
-    reserved_bytes: AtomicU64,
+    reserve: Reserve,
     counts: Counts,
     consumers: Snapshot<Vec<Arc<Consumer>>>,
 }
@@ -122,8 +125,7 @@ impl Destination {
             owner: AtomicU64::new(owner),
             destroyed: AtomicBool::new(false),
             producers: AtomicU32::new(0),
-            reserved_messages: AtomicU64::new(0),
-            reserved_bytes: AtomicU64::new(0),
+            reserve: Reserve::new(),
             counts: Counts::default(),
             consumers: Snapshot::new(Vec::new()),
         }
@@ -210,32 +212,29 @@ impl Destination {
         self.producers.load(Ordering::Relaxed)
     }
 
-    /// Keeps room for a message that a transaction takes, if there is any.
-    pub(super) fn reserve(&self, message: &Stored) -> Result<(), Refused> {
+    /// Keeps room for a message that a transaction takes, here and in the broker's memory, if there
+    /// is any. What was let in once is taken, however full it is then.
+    pub(super) fn reserve(&self, message: &Stored, memory: &Memory) -> Result<(), Refused> {
         let bytes = message.bytes();
-        // Relaxed: the state behind the gate may change at any time before the transaction ends
-        // anyway; what was let in once is taken.
-        let held = self.with_reserved(self.messages(), self.counts.bytes.load(Ordering::Relaxed));
-        self.attributes.read(|attributes| room::check(attributes, &self.name, held, bytes))?;
-        self.reserved_messages.fetch_add(1, Ordering::Relaxed);
-        self.reserved_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let fits = |kept: Kept| {
+            // Relaxed: a statistic.
+            let held = beside(kept, self.messages(), self.counts.bytes.load(Ordering::Relaxed));
+            self.attributes.read(|attributes| room::check(attributes, &self.name, held, bytes))
+        };
+        self.reserve.keep(bytes, || room::unknown(&self.name), fits)?;
+        memory.add(1, bytes.cast_signed());
         Ok(())
     }
 
     /// What is held, and what room is kept for beside it.
     pub(super) fn with_reserved(&self, messages: u64, bytes: u64) -> room::Held {
-        // Relaxed: as above.
-        room::Held {
-            messages: messages.saturating_add(self.reserved_messages.load(Ordering::Relaxed)),
-            bytes: bytes.saturating_add(self.reserved_bytes.load(Ordering::Relaxed)),
-        }
+        beside(self.reserve.kept(), messages, bytes)
     }
 
     /// The room kept for a message is free again.
-    pub(super) fn unreserve(&self, message: &Stored) {
-        // Relaxed: as above.
-        self.reserved_messages.fetch_sub(1, Ordering::Relaxed);
-        self.reserved_bytes.fetch_sub(message.bytes(), Ordering::Relaxed);
+    pub(super) fn unreserve(&self, message: &Stored, memory: &Memory) {
+        self.reserve.give_back(message.bytes());
+        memory.add(-1, -message.bytes().cast_signed());
     }
 
     /// Replaces the attributes. Called behind the gate.
@@ -321,7 +320,7 @@ impl Destination {
         turn: &mut Turn<'_>,
     ) {
         if reserved {
-            self.unreserve(&message);
+            self.unreserve(&message, &turn.shared.memory);
         }
         if let Err((status, reason)) = self.make_room(state, &message, reserved, turn) {
             // Without a reply the producer chose not to know.
@@ -477,8 +476,8 @@ impl Destination {
             state.reaped_at = None;
             let over = |since: i64| now - since >= turn.shared.reap_time_ms();
             is_idle = state.idle_since.is_some_and(over);
-            // Relaxed: what is sent in a transaction after this finds it destroyed.
-            if is_idle && self.reserved_messages.load(Ordering::Relaxed) > 0 {
+            if is_idle && !self.reserve.close_if_free() {
+                // An open transaction has sent something to it.
                 state.idle_since = Some(now);
                 is_idle = false;
             }
@@ -497,6 +496,7 @@ impl Destination {
         }
         // Relaxed: a hint for those outside.
         self.destroyed.store(true, Ordering::Relaxed);
+        self.reserve.close();
         if state.part == Part::Subscription {
             self.end_subscription(state, turn);
         } else {
@@ -528,6 +528,7 @@ impl Destination {
         state.destroyed = true;
         // Relaxed: a hint for those outside.
         self.destroyed.store(true, Ordering::Relaxed);
+        self.reserve.close();
         turn.shared.subscriptions.remove(self);
         if let Some(identity) = state.identity.take() {
             identity.detach(self, turn);
@@ -550,6 +551,14 @@ impl Destination {
     pub(super) fn publish_consumers(&self, state: &State) {
         self.consumers
             .publish(state.open_subscribers().map(|one| Arc::clone(&one.consumer)).collect());
+    }
+}
+
+/// What is held, and what room is kept for.
+const fn beside(kept: Kept, messages: u64, bytes: u64) -> room::Held {
+    room::Held {
+        messages: messages.saturating_add(kept.count),
+        bytes: bytes.saturating_add(kept.bytes),
     }
 }
 

@@ -1,6 +1,7 @@
 //! How full the broker is, and what that leaves to each connection.
 //!
-//! Messages of all destinations are counted in messages and bytes. As the bytes come near the
+//! Messages of all destinations, and what open transactions have sent to them, are counted in
+//! messages and bytes. As the bytes come near the
 //! memory the broker may use, its connections are given less and less credit, down to none.
 //!
 //! | level | from | credit of a connection |
@@ -92,7 +93,7 @@ impl Memory {
         None
     }
 
-    /// Messages in all destinations.
+    /// Messages in all destinations, and on their way there in open transactions.
     pub(super) fn messages(&self) -> u64 {
         count(&self.messages)
     }

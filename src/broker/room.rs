@@ -61,6 +61,11 @@ pub(super) fn check(
     }
 }
 
+/// What is said of a destination that is not there.
+pub(super) fn unknown(name: &str) -> Refused {
+    (Status::ERROR, format!("Unknown Destination:{name}"))
+}
+
 impl Destination {
     /// Makes room for a message. `promised`: its transaction was told that there is.
     pub(super) fn make_room(
@@ -72,7 +77,7 @@ impl Destination {
     ) -> Result<(), Refused> {
         let name = &self.name;
         if state.destroyed {
-            return Err((Status::ERROR, format!("Unknown Destination:{name}")));
+            return Err(unknown(name));
         }
         let bytes = message.bytes();
         if !promised {

@@ -196,7 +196,7 @@ impl<'a> Turn<'a> {
             let at = first.key().0;
             match first.remove() {
                 Wanted::Destination(destination) => self.send(&destination, Command::Tick(at)),
-                Wanted::Transactions => self.transact(Transact::Tick),
+                Wanted::Transactions => self.transact(Transact::Tick { at }),
             }
         }
     }

@@ -10,6 +10,7 @@ mod mailbox;
 mod pool_shared;
 mod pool_slot;
 mod pool_turn;
+mod reserve;
 mod snapshot;
 mod support;
 mod throttle;

@@ -434,9 +434,6 @@ impl Connection {
             if let Some(session) = session {
                 return Err((Status::ERROR, format!("there is no session {session}")));
             }
-            if let Some(lifetime) = start.lifetime_ms {
-                turn.wake_transactions_at(turn.wall_ms.saturating_add_unsigned(lifetime));
-            }
         }
         turn.transact(Transact::Request {
             connection: self.id,

@@ -185,7 +185,8 @@ impl Connection {
             turn.send(destination, Command::UsedUp(producer));
         }
         let room = turn.shared.has_room_for(message.bytes());
-        if let Err(refusal) = room.and_then(|()| destination.reserve(&message)) {
+        if let Err(refusal) = room.and_then(|()| destination.reserve(&message, &turn.shared.memory))
+        {
             if reply.is_none() || is_copy {
                 // Carried out without it, the transaction would be half of what was meant.
                 turn.transact(Transact::Refused { id: transaction, connection: self.id });

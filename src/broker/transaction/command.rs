@@ -90,8 +90,11 @@ pub(in crate::broker) enum TxCommand<D, M, R> {
         /// Which one.
         connection: i64,
     },
-    /// Time passed: transactions may be over their lifetime.
-    Tick,
+    /// The time of an [`Effect::WakeAt`] has come.
+    Tick {
+        /// That time, in milliseconds since 1970.
+        at: i64,
+    },
     /// An administrator decides.
     Admin {
         /// The transaction.
@@ -149,6 +152,8 @@ pub(in crate::broker) enum Effect<D, M, R> {
         /// How.
         outcome: Outcome,
     },
+    /// Send a [`TxCommand::Tick`] at this time, in milliseconds since 1970.
+    WakeAt(i64),
     /// What was acknowledged there in this transaction no longer belongs to its consumers: it
     /// survives them, until it is settled.
     Hold {

@@ -101,8 +101,8 @@ pub(super) struct Table<D, M, R> {
     /// What was started on each connection that lives.
     by_connection: HashMap<i64, Vec<i64>>,
     finished: Memory,
-    /// How many open ones have a lifetime.
-    mortal: usize,
+    /// The earliest tick that is on its way.
+    wakes_at: Option<i64>,
 }
 
 /// What carrying out a command needs besides the table.
@@ -127,7 +127,7 @@ impl<D: Clone + PartialEq, M, R> Table<D, M, R> {
             by_xid: HashMap::new(),
             by_connection: HashMap::new(),
             finished: Memory::new(limits.remembered_max),
-            mortal: 0,
+            wakes_at: None,
         }
     }
 
@@ -172,7 +172,7 @@ impl<D: Clone + PartialEq, M, R> Table<D, M, R> {
                     self.submit(id, Waiting::Abandoned(Loss::Connection), cx);
                 }
             }
-            TxCommand::Tick => self.expire(cx),
+            TxCommand::Tick { at } => self.tick(at, cx),
             TxCommand::Admin { id, verdict, reply } => {
                 self.submit(id, Waiting::Admin { verdict, reply }, cx);
             }
@@ -256,7 +256,7 @@ impl<D: Clone + PartialEq, M, R> Table<D, M, R> {
             self.by_xid.insert(xid, id);
         }
         self.by_connection.entry(connection).or_default().push(id);
-        self.mortal += usize::from(open.start.lifetime_ms.is_some());
+        self.wake_for(open.ends_at, cx);
         self.open.insert(id, open);
         Ok(id)
     }
@@ -369,6 +369,9 @@ impl<D: Clone + PartialEq, M, R> Table<D, M, R> {
             }
             Ok(state) => {
                 open.state = state;
+                if state == State::Prepared {
+                    open.ends_at = None;
+                }
                 if let TransactionRequest::Prepare { one_phase, .. } = *request {
                     open.one_phase |= one_phase;
                     open.hold(id, cx.out);
@@ -435,7 +438,6 @@ impl<D: Clone + PartialEq, M, R> Table<D, M, R> {
         if let Some(started) = open.owner.and_then(|owner| self.by_connection.get_mut(&owner)) {
             started.retain(|&other| other != id);
         }
-        self.mortal -= usize::from(open.start.lifetime_ms.is_some());
         self.finished.push(Finished { id, xid: open.start.xid, owner: open.owner, state });
         open.end(id, outcome, cx.out);
         if let Some((to, reply)) = answer {
@@ -516,25 +518,34 @@ impl<D: Clone + PartialEq, M, R> Table<D, M, R> {
         }
     }
 
-    fn expire(&mut self, cx: &mut Context<'_, D, M, R>) {
-        if self.mortal == 0 {
+    /// Has a tick sent when this lifetime is over, if none comes before.
+    fn wake_for(&mut self, ends_at: Option<i64>, cx: &mut Context<'_, D, M, R>) {
+        let Some(at) = ends_at.filter(|&at| self.wakes_at.is_none_or(|set| at < set)) else {
             return;
-        }
-        let mut over: Vec<i64> = self
-            .open
-            .iter()
-            .filter(|(_, open)| open.is_expired(cx.wall_ms))
-            .map(|(&id, _)| id)
-            .collect();
+        };
+        self.wakes_at = Some(at);
+        cx.out.push(Effect::WakeAt(at));
+    }
+
+    fn tick(&mut self, at: i64, cx: &mut Context<'_, D, M, R>) {
+        // Whoever carries this out may have looked at the clock a moment before the sender did.
+        let now = cx.wall_ms.max(at);
+        let ends = |open: &Open<D, M, R>| open.ends_at.is_some_and(|ends_at| ends_at <= now);
+        let mut over: Vec<i64> =
+            self.open.iter().filter(|(_, open)| ends(open)).map(|(&id, _)| id).collect();
         over.sort_unstable();
         for id in over {
             if let Some(open) = self.open.get_mut(&id) {
                 // Once is enough, even if it has to wait.
-                open.start.lifetime_ms = None;
-                self.mortal -= 1;
+                open.ends_at = None;
             }
             self.submit(id, Waiting::Expired, cx);
         }
+        if self.wakes_at.is_some_and(|set| set <= at) {
+            self.wakes_at = None;
+        }
+        let next = self.open.values().filter_map(|open| open.ends_at).min();
+        self.wake_for(next, cx);
     }
 }
 

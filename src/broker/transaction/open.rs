@@ -62,6 +62,9 @@ pub(super) struct Open<D, M, R> {
     pub(super) owner: Option<i64>,
     pub(super) user: Option<Plain<str>>,
     pub(super) created_ms: i64,
+    /// When its lifetime is over, in milliseconds since 1970; `None` if it has none, if that is
+    /// over, and once it is prepared: the promise holds.
+    pub(super) ends_at: Option<i64>,
     /// What it acknowledged no longer belongs to the consumers.
     pub(super) held: bool,
     /// It was prepared as the first half of a one-phase commit.
@@ -91,6 +94,7 @@ impl<D: Clone + PartialEq, M, R> Open<D, M, R> {
             owner: Some(owner),
             user,
             created_ms: wall_ms,
+            ends_at: start.lifetime_ms.map(|lifetime| wall_ms.saturating_add_unsigned(lifetime)),
             held: false,
             one_phase: false,
             produced: Vec::new(),
@@ -152,13 +156,6 @@ impl<D: Clone + PartialEq, M, R> Open<D, M, R> {
         let foreign = parts.into_iter().filter(|part| !self.parts.contains(part));
         let outcome = Outcome::undone(false);
         out.extend(foreign.map(|destination| Effect::Settle { destination, id, outcome }));
-    }
-
-    /// Whether it is over its lifetime. Nothing that is prepared ever is: the promise holds.
-    pub(super) fn is_expired(&self, wall_ms: i64) -> bool {
-        let age = u64::try_from(wall_ms.saturating_sub(self.created_ms)).unwrap_or(0);
-        self.start.lifetime_ms.is_some_and(|lifetime| age > lifetime)
-            && self.state != State::Prepared
     }
 
     /// From here on it owns what it acknowledged.

@@ -4,7 +4,7 @@
 //! follows the replies: each must be one that the table gives at that point, and what is put in,
 //! dropped, held and settled before it must be exactly what belongs to that.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
 use proptest::prelude::*;
 
@@ -174,7 +174,7 @@ struct Tx {
     start: Start,
     owner: Option<i64>,
     state: u8,
-    created: i64,
+    ends_at: Option<i64>,
     sent: Vec<(u8, u32)>,
     parts: Vec<u8>,
     acknowledged: usize,
@@ -253,6 +253,8 @@ struct World {
     messages: HashMap<u32, i64>,
     /// Messages put in or dropped.
     gone: HashSet<u32>,
+    /// Ticks that were asked for.
+    wakes: BTreeSet<i64>,
     /// Effects that no reply has explained yet.
     loose: Vec<Effect<u8, u32, u32>>,
 }
@@ -271,6 +273,7 @@ impl World {
             at_once: HashMap::new(),
             messages: HashMap::new(),
             gone: HashSet::new(),
+            wakes: BTreeSet::new(),
             loose: Vec::new(),
         }
     }
@@ -311,6 +314,9 @@ impl World {
         for effect in out {
             match effect {
                 Effect::Reply { to, reply } => self.replied(to, &reply),
+                Effect::WakeAt(at) => {
+                    self.wakes.insert(at);
+                }
                 other => self.loose.push(other),
             }
         }
@@ -334,8 +340,9 @@ impl World {
         }
         let named = open.iter().filter_map(|(id, open)| Some((open.start.xid?, *id))).collect();
         assert_eq!(self.table.by_xid, named);
-        let mortal = open.values().filter(|open| open.start.lifetime_ms.is_some());
-        assert_eq!(self.table.mortal, mortal.count());
+        let first = open.values().filter_map(|open| open.ends_at).min();
+        let woken = |at| self.wakes.first().is_some_and(|&wake| wake <= at);
+        assert!(first.is_none_or(woken), "nothing ends what ends at {first:?}");
     }
 
     fn replied(&mut self, to: u32, reply: &TxReply) {
@@ -513,11 +520,12 @@ impl World {
     }
 
     fn started(&mut self, id: i64, owner: i64, start: Start) {
+        let lifetime = start.lifetime_ms;
         let tx = Tx {
             start,
             owner: Some(owner),
             state: STARTED,
-            created: self.now,
+            ends_at: lifetime.map(|ms| self.now.checked_add_unsigned(ms).unwrap()),
             sent: Vec::new(),
             parts: Vec::new(),
             acknowledged: 0,
@@ -632,14 +640,15 @@ impl World {
             Step::Tick { ms } => {
                 self.now += ms;
                 for tx in self.txs.values_mut().filter(|tx| !tx.is_over()) {
-                    let age = u64::try_from(self.now - tx.created).unwrap();
-                    let is_over = tx.start.lifetime_ms.is_some_and(|lifetime| age > lifetime);
-                    if is_over && tx.state != PREPARED {
-                        tx.start.lifetime_ms = None;
+                    if tx.ends_at.is_some_and(|at| at <= self.now) && tx.state != PREPARED {
+                        tx.ends_at = None;
                         tx.turns.push_back(Turn::Expired);
                     }
                 }
-                self.handle(TxCommand::Tick);
+                while let Some(at) = self.wakes.first().copied().filter(|&at| at <= self.now) {
+                    self.wakes.remove(&at);
+                    self.handle(TxCommand::Tick { at });
+                }
             }
         }
     }
@@ -850,7 +859,6 @@ impl World {
         assert!(self.txs.values().all(|tx| tx.is_over() && tx.parts.is_empty()));
         assert!(self.table.open.is_empty() && self.table.by_xid.is_empty());
         assert!(self.table.by_connection.is_empty());
-        assert_eq!(self.table.mortal, 0);
     }
 }
 
