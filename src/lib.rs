@@ -114,9 +114,9 @@ pub mod internals {
     pub mod sync {
         //! The facade over what threads share, and what is built from it alone.
         pub use crate::sync::{
-            Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Entered, Gate, Helm, Inbox, Kept,
-            Lanes, Mailbox, Ordering, Queue, Reserve, Signal, Snapshot, UnsafeCell, Waiting, Wake,
-            block_on, broken, edge, fence, fence_edge, sized, spin,
+            Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Entered, Gate, Helm, Holders,
+            Inbox, Kept, Lanes, Mailbox, Ordering, Queue, Reserve, Signal, Snapshot, UnsafeCell,
+            Waiting, Wake, block_on, broken, edge, fence, fence_edge, sized, spin,
         };
     }
 }

@@ -1,7 +1,7 @@
 //! A message as a broker holds it.
 
 use crate::{
-    sync::{Arc, AtomicBool, AtomicU32, Ordering, Plain},
+    sync::{Arc, AtomicBool, Holders, Ordering, Plain},
     wire::Packet,
 };
 
@@ -23,7 +23,7 @@ pub(super) struct Stored {
     /// The topic it was sent to, which counts it once however many subscriptions hold it.
     pub topic: Option<Arc<Destination>>,
     /// How many subscriptions of the topic hold it.
-    holders: AtomicU32,
+    holders: Holders,
     /// The topic had no room for it any more.
     given_up: AtomicBool,
     /// It is in the dead message queue, or was to go there.
@@ -40,7 +40,7 @@ impl Stored {
             client_id: None,
             due: 0,
             topic: None,
-            holders: AtomicU32::new(0),
+            holders: Holders::default(),
             given_up: AtomicBool::new(false),
             buried: AtomicBool::new(false),
         }
@@ -60,21 +60,17 @@ impl Stored {
 
     /// So many subscriptions hold it from now on. Called before any of them is told.
     pub(super) fn set_holders(&self, count: u32) {
-        // Relaxed: whoever releases got the message through a queue behind this.
-        self.holders.store(count, Ordering::Relaxed);
+        self.holders.set(count);
     }
 
     /// A subscription is done with it; `true` for the last one.
     pub(super) fn release(&self) -> bool {
-        // Relaxed: the count alone decides who is last; what the last one does goes through the
-        // topic's inbox.
-        self.holders.fetch_sub(1, Ordering::Relaxed) == 1
+        self.holders.release()
     }
 
     /// Whether any subscription still holds it.
     pub(super) fn is_held(&self) -> bool {
-        // Relaxed: a message found held may be released right after, which is no different.
-        self.holders.load(Ordering::Relaxed) > 0
+        self.holders.any()
     }
 
     /// Gives it up; `true` for who does so first. Subscriptions that still have it drop it.

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use crate::support::Canary;
 use crate::{
-    buffer, gate, helm, lanes, mailbox, pool_shared, pool_slot, pool_turn, snapshot, throttle,
-    waiting, window,
+    buffer, gate, helm, holders, lanes, mailbox, pool_shared, pool_slot, pool_turn, snapshot,
+    throttle, waiting, window,
 };
 
 /// Every canary: a file of models adds its own table here.
@@ -23,6 +23,7 @@ fn canaries() -> impl Iterator<Item = &'static Canary> {
     [
         gate::CANARIES,
         helm::CANARIES,
+        holders::CANARIES,
         lanes::CANARIES,
         mailbox::CANARIES,
         snapshot::CANARIES,

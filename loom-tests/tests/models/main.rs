@@ -5,6 +5,7 @@ mod buffer;
 mod canaries;
 mod gate;
 mod helm;
+mod holders;
 mod lanes;
 mod mailbox;
 mod pool_shared;
