@@ -106,6 +106,15 @@ impl Desk {
 
     /// A client connects; its number.
     pub fn connect(&mut self) -> usize {
+        self.connect_to(Service::Jms)
+    }
+
+    /// An administrator's client connects; its number.
+    pub fn connect_administrator(&mut self) -> usize {
+        self.connect_to(Service::Admin)
+    }
+
+    fn connect_to(&mut self, service: Service) -> usize {
         let pipe = Arc::new(Pipe {
             written: Inbox::new(),
             room: AtomicUsize::new(usize::MAX),
@@ -114,9 +123,9 @@ impl Desk {
         let id = self.shared.ids.next_id();
         let transport: Arc<dyn Transport> = Arc::clone(&pipe) as Arc<dyn Transport>;
         let output = Arc::new(Output::new(id, transport));
-        let greeting = self.shared.greeting(id, Service::Jms, [7; 16]);
+        let greeting = self.shared.greeting(id, service, [7; 16]);
         let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
-        let info = Arc::new(ConnectionInfo::new(id, peer, Service::Jms, None));
+        let info = Arc::new(ConnectionInfo::new(id, peer, service, None));
         self.shared.connections.add(&info);
         let connection = Connection::new(greeting, output, info);
         self.clients.push(Some(Client { connection, pipe }));

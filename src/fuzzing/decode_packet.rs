@@ -171,9 +171,14 @@ fn serialized(bytes: &Bytes) {
         assert!(java::decode_hashtable(&again).is_ok());
     }
     if let Ok(document) = java::decode_object(bytes, OBJECT_ITEMS) {
-        let again = java::encode_object(&document.classes, &document.root);
-        let again = java::decode_object(&again, usize::MAX);
-        assert_eq!(format!("{again:?}"), format!("{:?}", Ok::<_, ()>(&document)));
+        // What a reader leaves out may have been all there was of a class, so the second round
+        // counts.
+        let round = |document: &java::JavaDocument| {
+            let bytes = java::encode_object(&document.classes, &document.root);
+            java::decode_object(&bytes, usize::MAX).expect("what is written is read")
+        };
+        let again = round(&document);
+        assert_eq!(format!("{:?}", round(&again)), format!("{again:?}"));
     }
     if let Ok(items) = java::decode_stream(bytes) {
         let again = java::decode_stream(&java::encode_stream(&items));

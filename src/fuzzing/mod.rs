@@ -4,11 +4,15 @@
 //! target in `fuzz/` is one line; its seeds are a directory of `tests/seeds` with its name.
 
 #[cfg(feature = "broker")]
+mod admin_ops;
+#[cfg(feature = "broker")]
 mod broker_ops;
 mod decode_packet;
 #[cfg(feature = "broker")]
 mod selector;
 
+#[cfg(feature = "broker")]
+pub use admin_ops::admin_ops;
 #[cfg(feature = "broker")]
 pub use broker_ops::broker_ops;
 pub use decode_packet::decode_packet;
@@ -36,6 +40,12 @@ mod tests {
             seeds += 1;
         }
         assert!(seeds > 0, "{} has no seeds", directory.display());
+    }
+
+    #[test]
+    #[cfg(feature = "broker")]
+    fn admin_ops_holds_for_its_seeds() {
+        replay("admin_ops", super::admin_ops);
     }
 
     #[test]

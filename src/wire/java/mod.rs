@@ -13,7 +13,7 @@
 //! - Reading never panics. What it allocates is bounded by the input, by
 //!   [`JAVA_ITEMS_MAX`] and by
 //!   [`JAVA_REPEATED_BYTES_MAX`]; its recursion by two, in objects by
-//!   [`JAVA_DEPTH_MAX`](super::limits::JAVA_DEPTH_MAX).
+//!   [`JAVA_DEPTH_MAX`].
 //! - Byte arrays are slices of the input.
 
 mod class;

@@ -234,7 +234,10 @@ impl ObjectReader<'_> {
                 return form("java.util.Vector");
             };
             // Behind the last element there is room for more.
-            elements.truncate(usize::try_from(count).unwrap_or(0));
+            let Some(count) = usize::try_from(count).ok().filter(|&n| n <= elements.len()) else {
+                return form("java.util.Vector");
+            };
+            elements.truncate(count);
             return Ok(JavaObject::Vector(elements));
         }
         const BOXED: [&str; 8] = [

@@ -142,6 +142,23 @@ fn a_claimed_length_costs_nothing() {
 }
 
 #[test]
+fn a_vector_has_no_more_elements_than_it_holds() {
+    let bytes = encode_object(&[], &JavaObject::Vector(vec![1_i32.into(), 2_i32.into()]));
+    let at = bytes.windows(4).position(|four| four == 2_i32.to_be_bytes()).unwrap();
+    for (count, left) in [(0_i32, Some(0)), (1, Some(1)), (2, Some(2)), (3, None), (-1, None)] {
+        let mut changed = bytes.to_vec();
+        changed[at..at + 4].copy_from_slice(&count.to_be_bytes());
+        match (decode_object(&changed.into(), 100), left) {
+            (Ok(document), Some(left)) => {
+                assert_eq!(document.root.elements().unwrap().len(), left);
+            }
+            (Err(JavaError::ClassForm { name: "java.util.Vector" }), None) => {}
+            (other, _) => panic!("{count}: {other:?}"),
+        }
+    }
+}
+
+#[test]
 fn an_object_within_itself_is_refused() {
     // A vector whose array has the vector, handle 2 behind its class and that one's field type.
     let mut bytes = BytesMut::from(&encode_object(&[], &JavaObject::Vector(Vec::new()))[..]);
