@@ -9,7 +9,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BinaryHeap, VecDeque},
+    collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque},
 };
 
 use crate::sync::Arc;
@@ -21,6 +21,9 @@ const PRIORITIES: usize = 10;
 
 /// A lane, or the list of expirations, is tidied up only from this length on.
 const TIDY_FROM: usize = 64;
+
+/// Most places that are looked at again one by one; beyond that, everything behind the first is.
+const AGAIN_MAX: usize = 1024;
 
 /// One message of one queue or subscription.
 #[derive(Debug, Clone)]
@@ -52,16 +55,35 @@ impl Place {
     }
 }
 
-/// How far somebody has looked through the waiting messages: in each lane, everything before this
-/// order has been looked at.
+/// How far somebody has looked through the waiting messages: in each lane, everything before an
+/// order has been looked at, but for what came back there since.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Cursor([u64; PRIORITIES]);
+pub(super) struct Cursor {
+    seen: [u64; PRIORITIES],
+    again: BTreeSet<Place>,
+}
 
 impl Cursor {
     /// Has the message at this place looked at again.
     pub(super) fn look_again(&mut self, place: Place) {
-        let seen = &mut self.0[place.lane];
-        *seen = place.order.min(*seen);
+        if place.order >= self.seen[place.lane] {
+            return;
+        }
+        self.again.insert(place);
+        if self.again.len() > AGAIN_MAX {
+            for place in std::mem::take(&mut self.again) {
+                let seen = &mut self.seen[place.lane];
+                *seen = place.order.min(*seen);
+            }
+        }
+    }
+
+    /// The first place of a lane that is to be looked at again.
+    fn next_again(&mut self, lane: usize) -> Option<u64> {
+        let all = Place { lane, order: 0 }..=Place { lane, order: u64::MAX };
+        let first = *self.again.range(all).next()?;
+        self.again.remove(&first);
+        Some(first.order)
     }
 }
 
@@ -187,7 +209,20 @@ impl Backlog {
     ) -> Option<Entry> {
         for at in (0..PRIORITIES).rev().filter(|at| self.filled & 1 << at != 0) {
             let lane = &mut self.lanes[at];
-            let seen = &mut cursor.0[at];
+            while *budget > 0
+                && let Some(order) = cursor.next_again(at)
+            {
+                *budget -= 1;
+                let place = lane.find(order).filter(|&index| {
+                    lane.slots[index].message.as_ref().is_some_and(|message| matches(message))
+                });
+                if let Some(index) = place {
+                    let entry = lane.take(index);
+                    self.account(at, entry.as_ref());
+                    return entry;
+                }
+            }
+            let seen = &mut cursor.seen[at];
             for index in lane.from(*seen)..lane.slots.len() {
                 let slot = &lane.slots[index];
                 if *budget == 0 {
@@ -296,7 +331,7 @@ impl Backlog {
     ) -> bool {
         for at in (0..PRIORITIES).rev().filter(|at| self.filled & 1 << at != 0) {
             let lane = &self.lanes[at];
-            let seen = &mut cursor.0[at];
+            let seen = &mut cursor.seen[at];
             for slot in lane.slots.range(lane.from(*seen)..) {
                 if *budget == 0 {
                     return false;
@@ -401,6 +436,7 @@ mod tests {
         cursor.look_again(Place::of(&first));
         backlog.restore(first);
         assert_eq!(backlog.take_match(&mut cursor, &mut budget, wanted(0)).unwrap().order, 7);
+        assert_eq!(budget, 899, "what came back, and nothing behind it");
         let (mut fresh, mut small) = (Cursor::default(), 5);
         assert!(backlog.take_match(&mut fresh, &mut small, wanted(100)).is_none());
         assert_eq!(small, 0);

@@ -90,6 +90,8 @@ pub(super) struct Counts {
     pub received: AtomicU64,
     /// Messages that expired, since the start.
     pub expired: AtomicU64,
+    /// Waiting messages that selectors of consumers have looked at, since the start.
+    pub searched: AtomicU64,
     /// Bit 1: consumption is paused; bit 2: production.
     pub paused: AtomicU32,
 }
@@ -435,6 +437,7 @@ impl Destination {
         // Relaxed: statistics.
         self.counts.messages.store(state.messages, Ordering::Relaxed);
         self.counts.bytes.store(state.bytes, Ordering::Relaxed);
+        self.counts.searched.store(state.searched, Ordering::Relaxed);
         if state.wakes_at.is_some() || self.counts.delayed.load(Ordering::Relaxed) > 0 {
             self.counts.delayed.store(state.delayed() as u64, Ordering::Relaxed);
         }

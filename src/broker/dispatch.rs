@@ -81,6 +81,8 @@ pub(super) struct State {
     pub(super) prepared: HashMap<i64, Vec<(i64, Entry)>>,
     /// Searches that go through the waiting messages a part at a time.
     pub(super) jobs: VecDeque<Job>,
+    /// Waiting messages that selectors of consumers have looked at, since the start.
+    pub(super) searched: u64,
     /// Messages that died in this run.
     pub(super) dead: Vec<(Entry, DeadReason)>,
     pub(super) consumption_paused: bool,
@@ -160,6 +162,7 @@ impl State {
             held: HashMap::new(),
             prepared: HashMap::new(),
             jobs: VecDeque::new(),
+            searched: 0,
             dead: Vec::new(),
             consumption_paused: false,
             production_paused: false,
@@ -406,7 +409,7 @@ impl State {
         }
         let mut gone = Vec::new();
         let mut burst = None;
-        let Self { subscriptions, subscribers, .. } = self;
+        let Self { subscriptions, subscribers, searched, .. } = self;
         let Some(subscription) = subscriptions.get_mut(&key) else { return };
         while *left > 0 && !subscription.backlog.is_empty() {
             let Some(id) = subscription.ready.pop_front() else { break };
@@ -417,7 +420,10 @@ impl State {
                 continue;
             };
             *left -= 1;
-            let Some(entry) = next_for(subscriber, &mut subscription.backlog, left) else {
+            let before = *left;
+            let next = next_for(subscriber, &mut subscription.backlog, left);
+            *searched += (before - *left) as u64;
+            let Some(entry) = next else {
                 subscriber.consumer.give_back(taken);
                 if *left == 0 {
                     subscription.ready.push_front(id);

@@ -349,6 +349,9 @@ pub struct DestinationSnapshot {
     /// Messages in it, waiting or not yet acknowledged. A topic counts one once, however many
     /// subscriptions have it.
     pub messages: u64,
+    /// Waiting messages that the selectors of a queue's consumers have looked at since the start: a
+    /// message is looked at once by each of them, and again only if it comes back.
+    pub searched: u64,
     /// Its consumers, in the order they came.
     pub consumers: Vec<ConsumerSnapshot>,
 }
@@ -378,6 +381,8 @@ impl DestinationSnapshot {
             name: destination.name.to_string(),
             kind: destination.kind,
             messages: destination.messages(),
+            // Relaxed: a statistic.
+            searched: destination.counts().searched.load(Ordering::Relaxed),
             consumers: consumers.iter().map(|one| ConsumerSnapshot::of(one)).collect(),
         }
     }
