@@ -1,6 +1,6 @@
 //! Destinations: how they come and go, what they are called, and who may use them; on the wire.
 #![cfg(all(feature = "broker", feature = "unstable-internals"))]
-#![allow(clippy::unwrap_used, missing_docs, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, missing_docs, reason = "tests")]
 
 mod support;
 
