@@ -4,15 +4,21 @@
 
 mod support;
 
+use std::{net::SocketAddr, thread};
+
 use support::{
-    broker,
+    broker, local,
     raw::{
-        QUEUE, Raw, TOPIC, about, bodies, body, counted, delivery_count, destroy, drain, held,
-        in_transaction, long, redeliver, status, times,
+        QUEUE, Raw, TOPIC, about, acknowledge, bodies, body, counted, delivery_count, destroy,
+        drain, held, in_transaction, long, redeliver, status, times,
     },
     wait_until,
 };
-use tidegate::wire::{Packet, PacketBuilder, PacketType};
+use tidegate::{
+    broker::{Broker, BrokerConfig},
+    internals::sync::{AtomicBool, Ordering},
+    wire::{Packet, PacketBuilder, PacketType},
+};
 
 /// How a client rolls back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,6 +183,77 @@ fn a_consumer_killed_inside_its_transaction_loses_neither_place_nor_count() {
             }
         }
     }
+}
+
+/// Says at its end, be it a failure, that somebody need not go on.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Keeps the broker busy with transactions while `alive` holds.
+fn keep_busy(address: SocketAddr, queue: &str, alive: &AtomicBool) {
+    let mut raw = Raw::login(address, 0);
+    let session = raw.create_session(0);
+    raw.create_destination(queue, QUEUE);
+    while alive.load(Ordering::Relaxed) {
+        let asked: Vec<i64> = (0..8)
+            .map(|_| {
+                let transaction = raw.begin(session);
+                for _ in 0..20 {
+                    raw.send(Raw::text_in(transaction, queue, QUEUE, "x"));
+                }
+                raw.ask(about(PacketType::ROLLBACK_TRANSACTION, transaction))
+            })
+            .collect();
+        assert!(asked.into_iter().all(|id| status(&raw.reply(id)) == 200));
+    }
+}
+
+#[test]
+fn what_a_transaction_held_comes_back_in_front_however_busy_transactions_are() {
+    const ROUNDS: usize = 200;
+    // A second consumer waits for the place of the first.
+    let settings = "[queues.q]\nactive_consumers_max = 1\nbackup_consumers_max = 1";
+    let config = BrokerConfig::from_toml_str(settings, "test").unwrap();
+    let mut builder = Broker::builder();
+    builder.config(config).loops(2).listen(local()).jms(local()).admin(local());
+    let broker = builder.start().unwrap();
+    let address = broker.jms_address();
+    let alive = AtomicBool::new(true);
+    thread::scope(|scope| {
+        for queue in ["busy", "bustling"] {
+            let alive = &alive;
+            scope.spawn(move || keep_busy(address, queue, alive));
+        }
+        let stop = Stop(&alive);
+        let wrong = (0..ROUNDS).find_map(|round| {
+            let mut first = Raw::login(address, 0);
+            first.fill("q", 1..=5);
+            let (session, _) = first.consume(0, "q", 3);
+            let got = first.messages(3);
+            let transaction = first.begin(session);
+            assert_eq!(status(&first.acknowledge_in(transaction, &[&got[0]])), 200);
+            let mut second = Raw::login(address, 0);
+            let (next_session, _) = second.consume(1, "q", -1);
+            if round % 2 == 0 {
+                first.reset();
+            } else {
+                first.send(destroy(session));
+            }
+            let all = second.messages(5);
+            assert_eq!(status(&second.request(acknowledge(&all.iter().collect::<Vec<_>>()))), 200);
+            assert_eq!(status(&second.request(destroy(next_session))), 200);
+            let expected = times(&[("1", 2), ("2", 2), ("3", 2), ("4", 1), ("5", 1)]);
+            let all = counted(&all);
+            (all != expected).then_some((round, all))
+        });
+        drop(stop);
+        assert_eq!(wrong, None);
+    });
 }
 
 /// Closes a consumer whose application has seen everything up to this message, or nothing.

@@ -309,16 +309,12 @@ impl Connection {
         if is_lost {
             self.output.abort();
         }
-        for (_, (_, consumer)) in self.consumers.drain() {
-            consumer.close();
-            self.output.leave(consumer, Leave::Ended, None);
-        }
+        let consumers: Vec<Arc<Consumer>> =
+            self.consumers.drain().map(|(_, (_, consumer))| consumer).collect();
+        consumers.iter().for_each(|consumer| consumer.close());
         turn.touch_output(&self.output);
         for (id, gone) in self.producers.drain() {
             remove_producer(id, &gone, turn);
-        }
-        if self.transacts {
-            turn.transact(Transact::ConnectionEnded { connection: self.id });
         }
         let grace = self.may_come_back().filter(|_| !self.said_goodbye);
         let grace = grace.map(|interval| interval * turn.shared.config.reconnect_grace);
@@ -335,8 +331,33 @@ impl Connection {
             turn.shared.client_ids.release(&id, self.id);
         }
         turn.hand_in();
-        self.output.gone(Arc::clone(&self.info));
-        turn.touch_output(&self.output);
+        let (output, info) = (Arc::clone(&self.output), Arc::clone(&self.info));
+        let leave = move |turn: &mut Turn<'_>| {
+            for consumer in consumers {
+                output.leave(consumer, Leave::Ended, None);
+            }
+            output.gone(info);
+            turn.touch_output(&output);
+        };
+        let ended = |connection, then| Transact::ConnectionEnded { connection, then };
+        self.behind_transactions(leave, ended, turn);
+        turn.hand_in();
+    }
+
+    /// Does this once the transactions of a session or connection that ends have put back what
+    /// they held: what was acknowledged in them comes before what was not.
+    fn behind_transactions(
+        &self,
+        leave: impl FnOnce(&mut Turn<'_>) + Send + Sync + 'static,
+        ended: impl FnOnce(i64, Answer) -> Transact,
+        turn: &mut Turn<'_>,
+    ) {
+        if self.transacts {
+            let then = Answer::Asked(Box::new(move |_, turn| leave(turn)));
+            turn.transact(ended(self.id, then));
+        } else {
+            leave(turn);
+        }
     }
 
     fn request(
@@ -379,7 +400,7 @@ impl Connection {
             }
             Request::Pong | Request::Goodbye => return Ok(()),
             Request::CreateSession(mode) => self.create_session(to, mode, turn)?,
-            Request::DestroySession(id) => self.destroy_session(to, id, turn)?,
+            Request::DestroySession(id) => return self.destroy_session(to, id, turn),
             Request::CreateDestination(name, mask) => {
                 self.create_destination(to, &name, mask, turn)?
             }

@@ -43,27 +43,33 @@ impl Connection {
         to: &ReplyTo,
         id: i64,
         turn: &mut Turn<'_>,
-    ) -> Result<PacketBuilder, Refusal> {
+    ) -> Result<(), Refusal> {
         if self.sessions.remove(&id).is_none() {
             return Err((Status::ERROR, format!("there is no session {id}")));
         }
         for (producer, gone) in self.producers.extract_if(|_, one| one.session == Some(id)) {
             remove_producer(producer, &gone, turn);
         }
-        if self.transacts {
-            turn.transact(Transact::SessionEnded { connection: self.id, session: id });
-        }
         let gone: Vec<Arc<Consumer>> = self
             .consumers
             .extract_if(|_, (session, _)| *session == id)
             .map(|(_, (_, consumer))| consumer)
             .collect();
-        for consumer in gone {
-            consumer.close();
-            self.output.leave(consumer, Leave::Ended, None);
-        }
-        turn.touch_output(&self.output);
-        Ok(to.with(Status::OK))
+        gone.iter().for_each(|consumer| consumer.close());
+        let (output, to) = (Arc::clone(&self.output), *to);
+        let leave = move |turn: &mut Turn<'_>| {
+            for consumer in gone {
+                output.leave(consumer, Leave::Ended, None);
+            }
+            turn.touch_output(&output);
+            // Behind them: what comes back must be in its place before the client asks for more.
+            if to.wanted {
+                turn.send_packet(&output, to.with(Status::OK));
+            }
+        };
+        let ended = |connection, then| Transact::SessionEnded { connection, session: id, then };
+        self.behind_transactions(leave, ended, turn);
+        Ok(())
     }
 
     /// Resumes one session, or the connection with all that are not paused.

@@ -84,11 +84,15 @@ pub(in crate::broker) enum TxCommand<D, M, R> {
         connection: i64,
         /// The session.
         session: i64,
+        /// Told once all that it leaves behind is undone or held.
+        then: R,
     },
     /// A connection ended.
     ConnectionEnded {
         /// Which one.
         connection: i64,
+        /// Told once all that it leaves behind is undone or held.
+        then: R,
     },
     /// The time of an [`Effect::WakeAt`] has come.
     Tick {

@@ -10,6 +10,8 @@
 //! - Every destination where a transaction acknowledged something is told its end exactly once.
 //! - A request about a transaction waits until the acknowledgements before it are carried out, and
 //!   is carried out after the requests that wait already. So a COMMIT never overtakes them.
+//! - Who has left is told so once what it leaves behind is undone or held. So what it had
+//!   acknowledged is back in its place before what it had not.
 //! - What was refused without anybody hearing of it is never committed around: the transaction
 //!   fails, and can only be rolled back.
 //!
@@ -39,7 +41,7 @@ mod open;
 mod state;
 mod work;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map::Entry};
 
 use bytes::Bytes;
 
@@ -49,7 +51,7 @@ pub(super) use self::{
 };
 use self::{
     finished::{Finished, Memory},
-    open::{Loss, Open, Waiting},
+    open::{Loss, Open, Parting, Waiting},
     state::{Operation, next},
 };
 use super::limits;
@@ -100,6 +102,8 @@ pub(super) struct Table<D, M, R> {
     by_xid: HashMap<Xid, i64>,
     /// What was started on each connection that lives.
     by_connection: HashMap<i64, Vec<i64>>,
+    /// Who has left, by number, until that is carried out.
+    partings: HashMap<i64, Parting<R>>,
     finished: Memory,
     /// The earliest tick that is on its way.
     wakes_at: Option<i64>,
@@ -126,6 +130,7 @@ impl<D: Clone + PartialEq, M, R> Table<D, M, R> {
             open: HashMap::new(),
             by_xid: HashMap::new(),
             by_connection: HashMap::new(),
+            partings: HashMap::new(),
             finished: Memory::new(limits.remembered_max),
             wakes_at: None,
         }
@@ -157,20 +162,16 @@ impl<D: Clone + PartialEq, M, R> Table<D, M, R> {
                 self.expect((id, ticket), connection, parts, messages, reply, cx);
             }
             TxCommand::Consumed { id, ticket, status } => self.consumed((id, ticket), status, cx),
-            TxCommand::SessionEnded { connection, session } => {
-                let started = self.by_connection.get(&connection).cloned().unwrap_or_default();
-                for id in started {
-                    let ends =
-                        self.open.get(&id).is_some_and(|open| open.start.session == Some(session));
-                    if ends {
-                        self.submit(id, Waiting::Abandoned(Loss::Session), cx);
-                    }
-                }
+            TxCommand::SessionEnded { connection, session, then } => {
+                let mut ids = self.by_connection.get(&connection).cloned().unwrap_or_default();
+                ids.retain(|id| {
+                    self.open.get(id).is_some_and(|open| open.start.session == Some(session))
+                });
+                self.part(ids, Loss::Session, then, cx);
             }
-            TxCommand::ConnectionEnded { connection } => {
-                for id in self.by_connection.remove(&connection).unwrap_or_default() {
-                    self.submit(id, Waiting::Abandoned(Loss::Connection), cx);
-                }
+            TxCommand::ConnectionEnded { connection, then } => {
+                let ids = self.by_connection.remove(&connection).unwrap_or_default();
+                self.part(ids, Loss::Connection, then, cx);
             }
             TxCommand::Tick { at } => self.tick(at, cx),
             TxCommand::Admin { id, verdict, reply } => {
@@ -314,7 +315,7 @@ impl<D: Clone + PartialEq, M, R> Table<D, M, R> {
                 };
                 self.finish(id, state, outcome, Some((reply, TxReply::done(id))), cx);
             }
-            Waiting::Abandoned(loss) => {
+            Waiting::Abandoned(loss, parting) => {
                 let stays = match open.start.auto_rollback {
                     AutoRollback::All => false,
                     AutoRollback::NotPrepared => open.state == State::Prepared,
@@ -328,6 +329,7 @@ impl<D: Clone + PartialEq, M, R> Table<D, M, R> {
                     // The consumers are gone or going: what they had goes back.
                     self.finish(id, State::RolledBack, Outcome::undone(true), None, cx);
                 }
+                self.parted(parting, cx);
             }
             Waiting::Expired => {
                 if open.state != State::Prepared {
@@ -413,7 +415,7 @@ impl<D: Clone + PartialEq, M, R> Table<D, M, R> {
             wants_next
                 && open.start.xid.is_none()
                 && open.owner == Some(connection)
-                && !open.waiting.iter().any(|waiting| matches!(waiting, Waiting::Abandoned(_)))
+                && !open.waiting.iter().any(|waiting| matches!(waiting, Waiting::Abandoned(..)))
         });
         let next =
             next.map(|open| Open::new(connection, open.user.clone(), &open.start, cx.wall_ms));
@@ -465,7 +467,28 @@ impl<D: Clone + PartialEq, M, R> Table<D, M, R> {
                 };
                 cx.reply(reply, answer);
             }
-            Waiting::Abandoned(_) | Waiting::Expired => {}
+            Waiting::Abandoned(_, parting) => self.parted(parting, cx),
+            Waiting::Expired => {}
+        }
+    }
+
+    /// Whoever started these transactions has ended.
+    fn part(&mut self, ids: Vec<i64>, loss: Loss, then: R, cx: &mut Context<'_, D, M, R>) {
+        let parting = (cx.new_id)();
+        self.partings.insert(parting, Parting { left: ids.len() + 1, then });
+        for id in ids {
+            self.submit(id, Waiting::Abandoned(loss, parting), cx);
+        }
+        self.parted(parting, cx);
+    }
+
+    /// One transaction of a parting is done with.
+    fn parted(&mut self, parting: i64, cx: &mut Context<'_, D, M, R>) {
+        let Entry::Occupied(mut one) = self.partings.entry(parting) else { return };
+        one.get_mut().left -= 1;
+        if one.get().left == 0 {
+            let Parting { then, .. } = one.remove();
+            cx.reply(then, TxReply::bare(Status::OK));
         }
     }
 

@@ -39,10 +39,19 @@ pub(super) enum Waiting<R> {
         verdict: Verdict,
         reply: R,
     },
-    /// Its session or its connection is gone.
-    Abandoned(Loss),
+    /// Its session or its connection is gone, in the parting with this number.
+    Abandoned(Loss, i64),
     /// Its lifetime is over.
     Expired,
+}
+
+/// A session or a connection that has ended, and waits for its transactions.
+#[derive(Debug)]
+pub(super) struct Parting<R> {
+    /// How many are neither undone nor held yet, and one more while they are looked for.
+    pub(super) left: usize,
+    /// Told at the end.
+    pub(super) then: R,
 }
 
 /// What a transaction has lost.

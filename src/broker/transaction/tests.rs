@@ -146,8 +146,18 @@ impl Bench {
         assert_eq!((*told, reply.status), (to, status));
     }
 
+    /// A connection ends; what comes of it, but for the word that this is all.
     fn ended(&mut self, connection: i64) -> Vec<Done> {
-        self.handle(TxCommand::ConnectionEnded { connection })
+        let then = self.number();
+        let effects = self.handle(TxCommand::ConnectionEnded { connection, then });
+        parted(effects, then)
+    }
+
+    /// The same of a session.
+    fn session_ended(&mut self, connection: i64, session: i64) -> Vec<Done> {
+        let then = self.number();
+        let effects = self.handle(TxCommand::SessionEnded { connection, session, then });
+        parted(effects, then)
     }
 
     fn states(&mut self) -> Vec<(i64, State)> {
@@ -159,6 +169,13 @@ impl Bench {
             other => panic!("{other:?}"),
         }
     }
+}
+
+/// What was done before whoever left was told that this is all.
+fn parted(mut effects: Vec<Done>, then: u32) -> Vec<Done> {
+    let last = effects.pop();
+    assert_eq!(last, Some(Effect::Reply { to: then, reply: TxReply::bare(Status::OK) }));
+    effects
 }
 
 fn start(session: i64) -> TransactionRequest {

@@ -1,8 +1,8 @@
 //! Whose a transaction is, how long it stays, and what is said of it.
 
 use super::{
-    Bench, Done, LIMITS, branch, commit, end, ends, named, prepare, recover, rollback, settled,
-    start, with, xid,
+    Bench, Done, LIMITS, branch, commit, end, ends, named, parted, prepare, recover, rollback,
+    settled, start, with, xid,
 };
 use crate::{
     broker::transaction::{Effect, Outcome, State, TxCommand, TxReply, Verdict},
@@ -99,9 +99,9 @@ fn a_session_takes_its_open_local_transaction_with_it() {
     assert_eq!(bench.status(1, session_less), 200);
     let begun = bench.branch(1, 1);
     bench.acknowledge(id, 1, &["x"], Status::OK);
-    let effects = bench.handle(TxCommand::SessionEnded { connection: 1, session: 10 });
+    let effects = bench.session_ended(1, 10);
     assert_eq!(effects, [settled("x", id, Outcome::undone(true))]);
-    assert_eq!(bench.handle(TxCommand::SessionEnded { connection: 2, session: 11 }), []);
+    assert_eq!(bench.session_ended(2, 11), []);
     let left = [(other, State::Started), (free, State::Started), (begun, State::Started)];
     assert_eq!(bench.states(), left);
 }
@@ -114,8 +114,9 @@ fn an_end_that_finds_acknowledgements_on_their_way_waits_for_them() {
     let next =
         TransactionRequest::Commit { target: Target::id(id), one_phase: false, start_next: true };
     assert_eq!(bench.ask(1, next), []);
-    assert_eq!(bench.ended(1), []);
-    let effects = bench.consumed(id, Status::OK);
+    let ended = |connection, then| TxCommand::ConnectionEnded { connection, then };
+    assert_eq!(bench.handle(ended(1, 77)), []);
+    let effects = parted(bench.consumed(id, Status::OK), 77);
     let expected = [
         Effect::Reply { to: 2, reply: TxReply::bare(Status::OK) },
         settled("x", id, Outcome::Commit),
@@ -125,8 +126,8 @@ fn an_end_that_finds_acknowledgements_on_their_way_waits_for_them() {
     assert_eq!(bench.states(), []);
     let id = bench.local(2, 10);
     assert_eq!(bench.expect(id, 2, &["x"]), []);
-    assert_eq!(bench.ended(2), []);
-    let effects = bench.consumed(id, Status::OK);
+    assert_eq!(bench.handle(ended(2, 78)), []);
+    let effects = parted(bench.consumed(id, Status::OK), 78);
     assert_eq!(effects[1..], [settled("x", id, Outcome::undone(true))]);
 }
 

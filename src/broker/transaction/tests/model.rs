@@ -4,10 +4,13 @@
 //! follows the replies: each must be one that the table gives at that point, and what is put in,
 //! dropped, held and settled before it must be exactly what belongs to that.
 
+mod steps;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
 use proptest::prelude::*;
 
+use self::steps::{Ask, Step, steps};
 use super::{ends, recover, rollback, start, with, xid};
 use crate::{
     broker::transaction::{Effect, Limits, Outcome, Table, TxCommand, TxReply, Verdict},
@@ -26,146 +29,13 @@ const COMMITTED: u8 = 6;
 const ROLLED_BACK: u8 = 7;
 const TIMED_OUT: u8 = 8;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ask {
-    Join,
-    Resume,
-    Suspend,
-    Fail,
-    End,
-    Peek,
-    Prepare,
-    Commit,
-    CommitNext,
-    OnePhase,
-    Rollback,
-    Redeliver,
-}
-
-/// One step; connections, transactions and messages are chosen from those there are.
-#[derive(Debug, Clone)]
-enum Step {
-    Start {
-        by: usize,
-        session: i64,
-        xid: Option<u8>,
-        auto: AutoRollback,
-        lifetime: Option<u64>,
-    },
-    Ask {
-        by: usize,
-        on: usize,
-        ask: Ask,
-        by_xid: bool,
-    },
-    Verify {
-        by: usize,
-        on: usize,
-    },
-    Scan {
-        by: usize,
-    },
-    Send {
-        by: usize,
-        on: usize,
-        to: u8,
-        told: bool,
-    },
-    Unheard {
-        by: usize,
-        on: usize,
-    },
-    /// `early`: it is carried out, so, before the table knows of it.
-    Acknowledge {
-        by: usize,
-        on: usize,
-        parts: Vec<u8>,
-        told: bool,
-        early: Option<bool>,
-    },
-    Consumed {
-        nth: usize,
-        which: usize,
-        ok: bool,
-    },
-    SessionEnds {
-        by: usize,
-        session: i64,
-    },
-    ConnectionEnds {
-        by: usize,
-    },
-    Admin {
-        on: usize,
-        verdict: Verdict,
-    },
-    Tick {
-        ms: i64,
-    },
-}
-
-fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let by = || 0..3_usize;
-    // Mostly the last one, so that one gets somewhere.
-    let on = || prop_oneof![5 => Just(0), 2 => Just(1), 1 => 2..8_usize];
-    let auto = prop_oneof![
-        6 => Just(AutoRollback::NotPrepared),
-        1 => Just(AutoRollback::All),
-        1 => Just(AutoRollback::Never),
-    ];
-    let ask = prop::sample::select(vec![
-        Ask::Join,
-        Ask::Resume,
-        Ask::Suspend,
-        Ask::Fail,
-        Ask::End,
-        Ask::End,
-        Ask::End,
-        Ask::Peek,
-        Ask::Prepare,
-        Ask::Prepare,
-        Ask::Commit,
-        Ask::Commit,
-        Ask::CommitNext,
-        Ask::OnePhase,
-        Ask::Rollback,
-        Ask::Redeliver,
-    ]);
-    let early = prop::option::weighted(0.2, prop::bool::weighted(0.9));
-    let step = prop_oneof![
-        4 => (by(), 0..2_i64, prop::option::of(0..3_u8), auto, prop::option::weighted(0.2, 1..9_u64))
-            .prop_map(|(by, session, xid, auto, lifetime)| {
-                Step::Start { by, session, xid, auto, lifetime }
-            }),
-        9 => (by(), on(), ask, any::<bool>())
-            .prop_map(|(by, on, ask, by_xid)| Step::Ask { by, on, ask, by_xid }),
-        1 => (by(), on()).prop_map(|(by, on)| Step::Verify { by, on }),
-        1 => by().prop_map(|by| Step::Scan { by }),
-        5 => (by(), on(), 0..3_u8, any::<bool>())
-            .prop_map(|(by, on, to, told)| Step::Send { by, on, to, told }),
-        1 => (by(), on()).prop_map(|(by, on)| Step::Unheard { by, on }),
-        5 => (by(), on(), prop::collection::vec(0..3_u8, 0..3), any::<bool>(), early)
-            .prop_map(|(by, on, parts, told, early)| {
-                Step::Acknowledge { by, on, parts, told, early }
-            }),
-        8 => (0..4_usize, 0..4_usize, prop::bool::weighted(0.9))
-            .prop_map(|(nth, which, ok)| Step::Consumed { nth, which, ok }),
-        1 => (by(), 0..2_i64).prop_map(|(by, session)| Step::SessionEnds { by, session }),
-        1 => by().prop_map(|by| Step::ConnectionEnds { by }),
-        1 => (on(), prop::sample::select(vec![Verdict::Commit, Verdict::Rollback]))
-            .prop_map(|(on, verdict)| Step::Admin { on, verdict }),
-        1 => (0..5_i64).prop_map(|ms| Step::Tick { ms }),
-    ];
-    prop::collection::vec(step, 1..80)
-}
-
 /// What was asked, or happened, and waits for its turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Turn {
     Ask(u32, Ask),
     Admin(u32, Verdict),
-    SessionGone,
-    ConnectionGone,
+    SessionGone(u32),
+    ConnectionGone(u32),
     Expired,
 }
 
@@ -235,6 +105,8 @@ enum AtOnce {
     Status(i32),
     Verify(i64),
     Scan,
+    /// Whoever left hears that all is carried out.
+    Parted,
 }
 
 struct World {
@@ -348,8 +220,10 @@ impl World {
     fn replied(&mut self, to: u32, reply: &TxReply) {
         let id = self.due.remove(&to).unwrap_or_else(|| panic!("{to} is answered twice"));
         assert_eq!(reply.reason.is_some(), !reply.status.is_ok());
-        if let Some(known) = self.at_once.remove(&to) {
-            return self.replied_at_once(known, reply);
+        match self.at_once.remove(&to) {
+            Some(AtOnce::Parted) => return self.parted(to),
+            Some(known) => return self.replied_at_once(known, reply),
+            None => {}
         }
         let id = id.expect("a transaction is known");
         self.take_silent_turns(id);
@@ -377,6 +251,19 @@ impl World {
                     prepared.filter_map(|tx| tx.start.xid).flat_map(|xid| xid.encode()).collect();
                 assert_eq!(reply.body, xids);
             }
+            AtOnce::Parted => unreachable!(),
+        }
+    }
+
+    /// Nothing of this parting may be left to do.
+    fn parted(&mut self, to: u32) {
+        let ids: Vec<i64> = self.txs.keys().copied().collect();
+        for id in ids {
+            if self.txs[&id].unsettled() == 0 {
+                self.take_silent_turns(id);
+            }
+            let left = [Turn::SessionGone(to), Turn::ConnectionGone(to)];
+            assert!(!self.txs[&id].turns.iter().any(|turn| left.contains(turn)), "{id} is left");
         }
     }
 
@@ -448,7 +335,7 @@ impl World {
                         continue;
                     }
                     tx.start.session = None;
-                    if turn == Turn::ConnectionGone {
+                    if matches!(turn, Turn::ConnectionGone(_)) {
                         tx.owner = None;
                     }
                     if !tx.held {
@@ -608,24 +495,24 @@ impl World {
                 self.consumed(id, which % tx.expected.len(), ok);
             }
             Step::SessionEnds { by, session } => {
-                let connection = self.connections[by];
+                let (connection, then) = (self.connections[by], self.leaver());
                 for tx in self.txs.values_mut().filter(|tx| !tx.is_over()) {
                     if tx.owner == Some(connection) && tx.start.session == Some(session) {
-                        tx.turns.push_back(Turn::SessionGone);
+                        tx.turns.push_back(Turn::SessionGone(then));
                     }
                 }
-                self.handle(TxCommand::SessionEnded { connection, session });
+                self.handle(TxCommand::SessionEnded { connection, session, then });
             }
             Step::ConnectionEnds { by } => {
-                let connection = self.connections[by];
+                let (connection, then) = (self.connections[by], self.leaver());
                 self.made += 1;
                 self.connections[by] = self.made;
                 for tx in self.txs.values_mut().filter(|tx| !tx.is_over()) {
                     if tx.owner == Some(connection) {
-                        tx.turns.push_back(Turn::ConnectionGone);
+                        tx.turns.push_back(Turn::ConnectionGone(then));
                     }
                 }
-                self.handle(TxCommand::ConnectionEnded { connection });
+                self.handle(TxCommand::ConnectionEnded { connection, then });
             }
             Step::Admin { on, verdict } => {
                 let (id, reply) = (self.chosen(on), self.number());
@@ -651,6 +538,14 @@ impl World {
                 }
             }
         }
+    }
+
+    /// Somebody who leaves, and is to be told about it.
+    fn leaver(&mut self) -> u32 {
+        let then = self.number();
+        self.due.insert(then, None);
+        self.at_once.insert(then, AtOnce::Parted);
+        then
     }
 
     fn ask(&mut self, connection: i64, on: usize, ask: Ask, by_xid: bool) {
@@ -858,7 +753,7 @@ impl World {
         assert_eq!(self.gone, sent, "a message was lost");
         assert!(self.txs.values().all(|tx| tx.is_over() && tx.parts.is_empty()));
         assert!(self.table.open.is_empty() && self.table.by_xid.is_empty());
-        assert!(self.table.by_connection.is_empty());
+        assert!(self.table.by_connection.is_empty() && self.table.partings.is_empty());
     }
 }
 

@@ -255,7 +255,7 @@ fn a_commit_may_start_the_next_one_of_the_session() {
     let reply = bench.reply(1, next(Target::id(id)));
     assert_eq!(reply, TxReply { next: Some(id + 1), ..TxReply::done(id) });
     assert_eq!(bench.send(id + 1, 1, 1), 200);
-    let effects = bench.handle(TxCommand::SessionEnded { connection: 1, session: 10 });
+    let effects = bench.session_ended(1, 10);
     assert_eq!(effects, [Effect::Drop(1, "a")], "it belongs to the same session");
     // A branch has no next without a name.
     bench.branch(1, 1);
