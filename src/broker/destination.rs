@@ -256,7 +256,7 @@ impl Destination {
             for command in commands.drain(..) {
                 self.execute(state, command, turn);
             }
-            turn.recycle(commands);
+            turn.spare().keep_commands(commands);
         }
         // Deliver even after a full load of commands, or a stream of those would starve it.
         let mut left = work.max(WORK_MAX / 4);
@@ -338,10 +338,11 @@ impl Destination {
         if self.origin != Origin::Dead && message.is_expired(turn.wall_ms) {
             self.bury(state, &message, 0, DeadReason::Expired, turn);
         } else {
-            if (state.somebody_is_late() || message.due > turn.wall_ms)
+            let stays_long = message.due > turn.wall_ms;
+            if (stays_long || turn.is_crowded() && state.somebody_is_late())
                 && let Some(message) = Arc::get_mut(&mut message)
             {
-                // It will stay for a while, and must not keep a whole read buffer with it.
+                // It must not keep a whole read buffer with it.
                 message.packet.unshare();
             }
             state.add(&message, turn);

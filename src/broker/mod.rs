@@ -47,6 +47,7 @@ mod server;
 mod settings;
 mod settle;
 mod shared;
+mod spare;
 mod start;
 mod stats;
 mod stored;

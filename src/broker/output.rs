@@ -164,6 +164,7 @@ impl Output {
             lanes: Lanes::new(Lane {
                 transport: Some(transport),
                 outbound: Outbound::new(Meter::new(0)),
+                emptied: Vec::new(),
                 blocked: false,
                 finish: false,
             }),
@@ -260,9 +261,15 @@ impl Output {
     pub(super) fn flush(self: &Arc<Self>, turn: &mut Turn<'_>) {
         self.lanes.enter(
             turn,
-            |lane, outgoing| outgoing.into_iter().for_each(|one| lane.outbound.stage(one)),
+            |lane, mut outgoing| {
+                outgoing.drain(..).for_each(|one| lane.outbound.stage(one));
+                lane.emptied.push(outgoing);
+            },
             |lane, control, turn| lane.control(control, turn),
-            |lane, turn| self.write(lane, turn),
+            |lane, turn| {
+                lane.emptied.drain(..).for_each(|burst| turn.spare().keep_burst(burst));
+                self.write(lane, turn);
+            },
         );
     }
 
@@ -298,6 +305,8 @@ struct Lane {
     /// `None` once the connection is gone.
     transport: Option<Arc<dyn Transport>>,
     outbound: Outbound<Outgoing>,
+    /// Vectors that messages came in, until they are given to the loop that is inside.
+    emptied: Vec<Vec<Outgoing>>,
     blocked: bool,
     finish: bool,
 }

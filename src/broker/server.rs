@@ -257,6 +257,7 @@ impl Server {
         let lost = loop {
             match buffer.read(&*client.transport) {
                 Ok((bytes, may_have_more)) => {
+                    turn.set_crowded(buffer.is_crowded());
                     budget = budget.saturating_sub(bytes.len());
                     client.last_heard = io.now();
                     client.pings = 0;

@@ -61,7 +61,10 @@ impl State {
             if let Some(subscriber) = self.subscribers.get(&consumer) {
                 subscriber.consumer.count_unsettled(subscriber.in_flight.len());
             }
-            settled.drain(..).for_each(|message| self.subtract(&message, turn));
+            for message in settled.drain(..) {
+                self.subtract(&message, turn);
+                turn.spare().keep_message(message);
+            }
             self.settled = settled;
             self.retire(consumer);
         }

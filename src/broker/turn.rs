@@ -16,14 +16,9 @@ use super::{
     destination::Destination,
     output::{Outgoing, Output},
     shared::Shared,
+    spare::Spare,
     stored::Stored,
 };
-
-/// Messages for which a burst has room from the start.
-const BURST_MESSAGES: usize = 4;
-
-/// Empty vectors kept for the next bursts.
-const SPARE_MAX: usize = 64;
 
 /// A loop's memory from one turn to the next.
 #[derive(Debug, Default)]
@@ -32,7 +27,7 @@ pub(super) struct Carry {
     outputs: Vec<Arc<Output>>,
     /// Destinations whose run stopped at its bound; this loop owns their gates until it goes on.
     run_list: Vec<Arc<Destination>>,
-    spare: Vec<Vec<Command>>,
+    spare: Spare,
     bursts: Vec<(Arc<Destination>, Vec<Command>)>,
     /// What the topic that is being run leaves with its subscriptions.
     forwards: Vec<(Arc<Destination>, Vec<Command>)>,
@@ -43,6 +38,8 @@ pub(super) struct Carry {
     ticks: BTreeMap<(i64, u64), Wanted>,
     ticks_wanted: u64,
     answer_due: bool,
+    /// Whether what must wait is to move out of the buffer it was read into.
+    is_crowded: bool,
     turn: u64,
 }
 
@@ -106,7 +103,7 @@ impl<'a> Turn<'a> {
         match known {
             Some(at) => bursts[at].1.push(command),
             None => {
-                let mut commands = self.carry.spare.pop().unwrap_or_default();
+                let mut commands = self.carry.spare.commands();
                 commands.push(command);
                 bursts.push((Arc::clone(destination), commands));
             }
@@ -115,7 +112,7 @@ impl<'a> Turn<'a> {
 
     /// Leaves a command at once, so that nothing that follows can come before it.
     pub(super) fn send_now(&mut self, destination: &Arc<Destination>, command: Command) {
-        let mut commands = self.carry.spare.pop().unwrap_or_default();
+        let mut commands = self.carry.spare.commands();
         commands.push(command);
         destination.push(commands);
         self.touch_destination(destination);
@@ -134,7 +131,7 @@ impl<'a> Turn<'a> {
         match forwards.iter_mut().find(|(known, _)| Arc::ptr_eq(known, to)) {
             Some((_, commands)) => commands.push(command),
             None => {
-                let mut commands = self.carry.spare.pop().unwrap_or_default();
+                let mut commands = self.carry.spare.commands();
                 commands.push(command);
                 forwards.push((Arc::clone(to), commands));
             }
@@ -220,7 +217,7 @@ impl<'a> Turn<'a> {
             Some(burst) if Arc::ptr_eq(&burst.output, &output) => burst,
             other => {
                 self.leave_burst(other);
-                Burst { output, messages: Vec::with_capacity(BURST_MESSAGES) }
+                Burst { output, messages: self.carry.spare.burst() }
             }
         };
         burst.messages.push(outgoing);
@@ -259,12 +256,19 @@ impl<'a> Turn<'a> {
         self.touch_output(output);
     }
 
-    /// Keeps an emptied vector for the next burst.
-    pub(super) fn recycle(&mut self, commands: Vec<Command>) {
-        debug_assert!(commands.is_empty());
-        if self.carry.spare.len() < SPARE_MAX {
-            self.carry.spare.push(commands);
-        }
+    /// Says whether too many read buffers are held by what waits.
+    pub(super) const fn set_crowded(&mut self, is_crowded: bool) {
+        self.carry.is_crowded = is_crowded;
+    }
+
+    /// Whether what must wait is to move out of the buffer it was read into.
+    pub(super) const fn is_crowded(&self) -> bool {
+        self.carry.is_crowded
+    }
+
+    /// Memory that can be used again.
+    pub(super) const fn spare(&mut self) -> &mut Spare {
+        &mut self.carry.spare
     }
 
     /// A peer owes an answer.

@@ -1,6 +1,6 @@
 //! The buffers a loop reads into.
 
-use std::{collections::VecDeque, io};
+use std::io;
 
 use bytes::{Bytes, BytesMut};
 
@@ -10,18 +10,24 @@ use super::Transport;
 const READ_BYTES: usize = 256 * 1024;
 /// Below this much room another buffer is taken, so that reads stay large.
 const ROOM_BYTES_MIN: usize = 64 * 1024;
-/// Most buffers that are kept for reading into them again: what is on its way through a busy loop.
-const BUFFERS_MAX: usize = 16;
+/// Most buffers that may be held by what was read into them before that has to move out.
+const HELD_MAX: usize = 64;
+/// Most buffers that are kept though nothing holds them.
+const FREE_MAX: usize = 16;
 
 /// A few buffers for all connections of a loop. What was read is split off the front and shared; a
 /// buffer that nobody shares any more is read into again. An idle connection holds none of it.
+///
+/// Whoever keeps what was read holds a whole buffer with it. That is cheaper than a copy for what
+/// goes soon; so that nothing small holds much for long, what is kept is to move out of its buffer
+/// while too many of them [are held](Self::is_crowded).
 #[derive(Debug, Default)]
 pub struct ReadBuffer {
     current: BytesMut,
     /// Whether `current` was ever anything but empty.
     has_memory: bool,
-    /// Used up, the longest resting first.
-    resting: VecDeque<BytesMut>,
+    used_up: Vec<BytesMut>,
+    is_crowded: bool,
 }
 
 impl ReadBuffer {
@@ -42,17 +48,28 @@ impl ReadBuffer {
         Ok((self.current.split_to(count).freeze(), count == room))
     }
 
+    /// Whether so many buffers are held that what is kept should be copied.
+    #[must_use]
+    pub const fn is_crowded(&self) -> bool {
+        self.is_crowded
+    }
+
     fn take_another(&mut self) {
         let is_free = |one: &mut BytesMut| one.try_reclaim(READ_BYTES);
-        let next =
-            if self.resting.front_mut().is_some_and(is_free) || self.resting.len() >= BUFFERS_MAX {
-                self.resting.pop_front()
-            } else {
-                None
-            };
-        let used_up = std::mem::replace(&mut self.current, next.unwrap_or_default());
-        if std::mem::replace(&mut self.has_memory, true) {
-            self.resting.push_back(used_up);
+        let mut free = 0;
+        self.used_up.retain_mut(|one| {
+            free += usize::from(is_free(one));
+            !is_free(one) || free <= FREE_MAX
+        });
+        self.is_crowded = free == 0 && self.used_up.len() >= HELD_MAX;
+        if is_free(&mut self.current) {
+            return;
+        }
+        let next = self.used_up.iter_mut().position(is_free);
+        let next = next.map(|at| self.used_up.swap_remove(at)).unwrap_or_default();
+        let used_up = std::mem::replace(&mut self.current, next);
+        if std::mem::replace(&mut self.has_memory, true) && self.used_up.len() < HELD_MAX {
+            self.used_up.push(used_up);
         }
         // Takes new memory unless this is one that nobody shares.
         self.current.reserve(READ_BYTES);
@@ -65,7 +82,7 @@ mod tests {
 
     use bytes::BytesMut;
 
-    use super::{BUFFERS_MAX, READ_BYTES, ReadBuffer};
+    use super::{FREE_MAX, HELD_MAX, READ_BYTES, ReadBuffer};
     use crate::reactor::Transport;
 
     /// Gives as many bytes as there is room for, up to a limit.
@@ -75,7 +92,7 @@ mod tests {
     impl Transport for Stream {
         fn read(&self, buffer: &mut BytesMut) -> io::Result<usize> {
             let count = self.0.min(buffer.capacity() - buffer.len());
-            buffer.extend(std::iter::repeat_n(7, count));
+            buffer.resize(buffer.len() + count, 7);
             Ok(count)
         }
         fn write_vectored(&self, _: &[IoSlice<'_>]) -> io::Result<usize> {
@@ -100,10 +117,16 @@ mod tests {
     #[test]
     fn what_is_shared_stays_as_it_is_and_costs_new_memory() {
         let mut buffer = ReadBuffer::default();
-        let kept: Vec<_> =
-            (0..3 * BUFFERS_MAX).map(|_| buffer.read(&Stream(READ_BYTES)).unwrap().0).collect();
+        let mut kept: Vec<_> =
+            (0..HELD_MAX + 2).map(|_| buffer.read(&Stream(READ_BYTES)).unwrap().0).collect();
         assert!(kept.iter().all(|bytes| bytes.iter().all(|&byte| byte == 7)));
-        assert!(buffer.resting.len() <= BUFFERS_MAX, "{} are kept", buffer.resting.len());
+        assert!(buffer.is_crowded() && buffer.used_up.len() == HELD_MAX);
+        kept.remove(5);
+        buffer.read(&Stream(READ_BYTES)).unwrap();
+        assert!(!buffer.is_crowded(), "one is free again");
+        drop(kept);
+        buffer.read(&Stream(READ_BYTES)).unwrap();
+        assert!(buffer.used_up.len() <= FREE_MAX, "{} are kept", buffer.used_up.len());
         let (short, more) = buffer.read(&Stream(10)).unwrap();
         assert_eq!((short.len(), more), (10, false));
         assert_eq!(buffer.read(&Stream(0)).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);

@@ -175,7 +175,7 @@ impl Connection {
     ) -> Result<(), Refusal> {
         let Way { transaction, used_up, is_copy } = way;
         if transaction == 0 {
-            let message = Arc::new(message);
+            let message = turn.spare().share(message);
             let command = Command::Produce { message, reply, used_up, reserved: false };
             turn.send(destination, command);
             return Ok(());

@@ -31,10 +31,9 @@ impl Connection {
     ) -> Result<(), Refusal> {
         self.transacts |= transaction != 0;
         let runs = self.runs(blocks);
-        let parts = runs.len();
         let reply = Reply { output: Arc::clone(&self.output), to: *to };
         let ack_reply = if transaction != 0 {
-            let known = runs.iter().filter_map(|(at, _)| at.map(|at| Handle(Arc::clone(at))));
+            let known = runs.clone().filter_map(|(at, _)| at.map(|at| Handle(Arc::clone(at))));
             let ticket = turn.next_id();
             turn.transact(Transact::Expect {
                 id: transaction,
@@ -44,9 +43,9 @@ impl Connection {
                 messages: blocks.len() / BLOCK_LEN,
                 reply: to.wanted.then_some(Answer::Client(reply)),
             });
-            AckReply::to_transaction(parts, transaction, ticket)
+            AckReply::to_transaction(runs.clone().count(), transaction, ticket)
         } else if to.wanted {
-            AckReply::to_client(parts, reply)
+            AckReply::to_client(runs.clone().count(), reply)
         } else {
             AckReply::None
         };
@@ -106,11 +105,11 @@ impl Connection {
 
     /// Neighbouring blocks whose consumers have the same destination; `None` for consumers that
     /// do not exist.
-    pub(super) fn runs(&self, blocks: &Bytes) -> Vec<(Option<&Arc<Destination>>, Bytes)> {
-        let mut runs: Vec<(Option<&Arc<Destination>>, Bytes)> = Vec::with_capacity(1);
-        let mut start = 0;
-        let of = |at: usize| {
-            let consumer = first_consumer(&blocks[at..]);
+    pub(super) fn runs<'a>(
+        &'a self,
+        blocks: &'a Bytes,
+    ) -> impl Iterator<Item = (Option<&'a Arc<Destination>>, Bytes)> + Clone {
+        let of = |consumer: i64| {
             self.consumers.get(&consumer).map(|(_, consumer)| &consumer.destination)
         };
         let same = |a: Option<&Arc<Destination>>, b: Option<&Arc<Destination>>| match (a, b) {
@@ -118,22 +117,24 @@ impl Connection {
             (None, None) => true,
             _ => false,
         };
-        // Neighbours nearly always belong to one consumer, which need not be looked up again.
-        let (mut current, mut consumer) = (of(0), first_consumer(blocks));
-        for at in (BLOCK_LEN..blocks.len()).step_by(BLOCK_LEN) {
-            let other = first_consumer(&blocks[at..]);
-            if other == consumer {
-                continue;
+        let mut start = 0;
+        std::iter::from_fn(move || {
+            let mut consumer = first_consumer(blocks.get(start..).filter(|rest| !rest.is_empty())?);
+            let destination = of(consumer);
+            let mut end = start + BLOCK_LEN;
+            while let Some(rest) = blocks.get(end..).filter(|rest| !rest.is_empty()) {
+                let next = first_consumer(rest);
+                // Neighbours nearly always belong to one consumer, which need not be looked up again.
+                if next != consumer && !same(of(next), destination) {
+                    break;
+                }
+                consumer = next;
+                end += BLOCK_LEN;
             }
-            consumer = other;
-            let next = of(at);
-            if !same(current, next) {
-                runs.push((current, blocks.slice(start..at)));
-                (start, current) = (at, next);
-            }
-        }
-        runs.push((current, blocks.slice(start..)));
-        runs
+            let run = blocks.slice(start..end.min(blocks.len()));
+            start = end;
+            Some((destination, run))
+        })
     }
 }
 
