@@ -104,6 +104,8 @@ pub mod internals {
     pub use crate::broker::desk::Desk;
     #[cfg(all(feature = "wire", not(loom)))]
     pub use crate::proto::auth;
+    #[cfg(all(feature = "broker", not(loom)))]
+    pub use crate::reactor::system_calls;
     pub mod pool {
         //! The steps of a pool without its connections.
         pub use crate::pool::parts::{

@@ -7,8 +7,8 @@ use tidegate::wire::{PacketBuilder, PacketType};
 
 use crate::{
     duty::{self, Duty},
+    lean::METERING,
     raw::Raw,
-    stream::METERING,
 };
 
 /// Connections from one address, so that ports do not run out.

@@ -7,11 +7,12 @@ use tidegate::wire::Flags;
 
 use crate::{
     duty::{self, Duty},
+    lean::{AUTO, DUPS_OK, WINDOW, add_consumer, add_producer},
     link::{Incoming, Link, Wait},
     raw::TOPIC,
     report::median,
     stencil::{self, Acks, Answers},
-    stream::{AUTO, DUPS_OK, WINDOW, add_consumer, add_producer, log_in},
+    stream::log_in,
 };
 
 struct Subscriber {
@@ -59,7 +60,7 @@ pub(crate) fn subscribers(duty: &Duty) {
         publisher.write(&message);
         for one in &mut all {
             loop {
-                one.incoming.fill(&mut one.link);
+                assert!(one.incoming.fill(&mut one.link), "a subscriber's stream has ended");
                 if one.incoming.packets().any(|packet| packet.kind().is_message()) {
                     break;
                 }

@@ -116,20 +116,18 @@ impl Incoming {
         Self { bytes: vec![0; READ_BYTES], whole: 0..0, end: 0 }
     }
 
-    /// Forgets the packets that were there and reads once. Ends the process at the end of the
-    /// stream, which comes only when everything ends.
-    pub(crate) fn fill(&mut self, link: &mut Link) {
+    /// Forgets the packets that were there and reads once; `false` at the end of the stream.
+    pub(crate) fn fill(&mut self, link: &mut Link) -> bool {
         self.bytes.copy_within(self.whole.end..self.end, 0);
         self.end -= self.whole.end;
-        match link.read(&mut self.bytes[self.end..]) {
-            0 => std::process::exit(0),
-            count => self.end += count,
-        }
+        let count = link.read(&mut self.bytes[self.end..]);
+        self.end += count;
         let mut whole = 0;
         while let Some(size) = self.size_at(whole).filter(|size| whole + size <= self.end) {
             whole += size;
         }
         self.whole = 0..whole;
+        count > 0
     }
 
     /// The packets that have arrived whole.

@@ -16,6 +16,7 @@
 mod crowd;
 mod duty;
 mod fan;
+mod lean;
 mod library;
 mod link;
 mod parts;

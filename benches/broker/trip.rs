@@ -11,10 +11,11 @@ use tidegate::wire::Flags;
 
 use crate::{
     duty::{self, Duty},
+    lean::{DUPS_OK, WINDOW, add_consumer, add_producer},
     link::{Incoming, Link},
     raw::QUEUE,
     stencil::{self, Acks, Answers, MESSAGE_BYTES},
-    stream::{DUPS_OK, WINDOW, add_consumer, add_producer, log_in},
+    stream::log_in,
 };
 
 /// One side of the conversation. Acknowledgements and answers travel with its next message.
@@ -70,7 +71,10 @@ impl Side {
     }
 
     fn read(&mut self) {
-        self.incoming.fill(&mut self.link);
+        if !self.incoming.fill(&mut self.link) {
+            // Comes only when everything ends.
+            std::process::exit(0);
+        }
         for packet in self.incoming.packets() {
             if packet.kind().is_message() {
                 self.answers.add(packet, &mut self.out);

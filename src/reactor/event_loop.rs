@@ -15,7 +15,7 @@ use std::{
 
 use mio::{Events, Interest, Poll, Registry, Token, Waker, event::Source};
 
-use super::{Idle, Key, timer::Timers};
+use super::{Idle, Key, calls, timer::Timers};
 use crate::sync::{Mailbox, Wake};
 
 /// Events taken from the poller at once.
@@ -29,6 +29,7 @@ pub struct PollWaker(Waker);
 
 impl Wake for PollWaker {
     fn wake(&self) {
+        calls::count();
         if let Err(error) = self.0.wake() {
             // The loop polls on with its next deadline; mail then comes late, not never.
             tracing::error!(%error, "an event loop could not be woken");
@@ -181,6 +182,7 @@ impl<M: Send> EventLoop<M> {
                 next = Next::Again;
             }
             let timeout = self.timeout(next, spin_until);
+            calls::count();
             match self.poll.poll(&mut events, timeout) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -227,6 +229,7 @@ impl<M: Send> EventLoop<M> {
             return Some(Duration::ZERO);
         }
         if self.idle == Idle::Spin || spin_until.is_some_and(|until| self.io.now < until) {
+            calls::count();
             std::thread::yield_now();
             return Some(Duration::ZERO);
         }

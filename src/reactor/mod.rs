@@ -3,6 +3,7 @@
 //! A loop owns its poller, a heap of deadlines and a mailbox; its [`Handler`] owns everything
 //! else. This is the only place that reads a clock for the broker.
 
+mod calls;
 mod event_loop;
 mod idle;
 mod read_buffer;
@@ -10,6 +11,8 @@ mod timer;
 mod token;
 mod transport;
 
+#[cfg(feature = "unstable-internals")]
+pub use calls::system_calls;
 pub use event_loop::{EventLoop, Handler, Io, Next, PollWaker, Readiness, wall_ms};
 pub use idle::Idle;
 pub use read_buffer::ReadBuffer;

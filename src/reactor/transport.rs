@@ -10,6 +10,8 @@ use bytes::BytesMut;
 use mio::net::TcpStream;
 use socket2::SockRef;
 
+use super::calls;
+
 /// A non-blocking byte stream. Its reading half is used by the loop that owns the connection, its
 /// writing half by whoever is inside the connection's output gate.
 pub trait Transport: Send + Sync + fmt::Debug {
@@ -72,6 +74,7 @@ impl Transport for Tcp {
 
 fn retry(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     loop {
+        calls::count();
         match call() {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             result => return result,
