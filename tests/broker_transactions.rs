@@ -286,6 +286,25 @@ fn a_transaction_nobody_knows_is_refused_by_name() {
 }
 
 #[test]
+fn nobody_loses_a_message_to_a_transaction_of_somebody_else() {
+    let broker = broker(2);
+    let mut owner = Raw::login(broker.jms_address(), 0);
+    let mut other = Raw::login(broker.jms_address(), 0);
+    owner.fill("q", ["1", "2", "3"]);
+    let (session, _) = owner.consume(0, "q", 1);
+    let first = owner.message();
+    let transaction = owner.begin(session);
+    assert_eq!(status(&owner.acknowledge_in(transaction, &[&first])), 200);
+    other.consume(2, "q", 1);
+    let second = other.message();
+    assert_eq!(status(&other.acknowledge_in(transaction, &[&second])), 404);
+    assert_eq!(status(&owner.commit(transaction)), 200);
+    wait_until("one is consumed", || held(&broker, "q") == 2);
+    assert_eq!(status(&other.request(acknowledge(&[&second]))), 200, "it is still its own");
+    wait_until("and now two are", || held(&broker, "q") == 1);
+}
+
+#[test]
 fn a_start_that_fails_has_an_id_for_those_who_read_that_first() {
     let broker = broker(1);
     let mut raw = Raw::login(broker.jms_address(), 0);

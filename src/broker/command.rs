@@ -16,7 +16,8 @@ use crate::{
 
 use super::{
     consumer::Consumer, coordinator::Transact, destination::Destination, dispatch::State,
-    output::Output, stored::Stored, subscription::Identity, transaction::Outcome, turn::Turn,
+    output::Output, settle::Claim, stored::Stored, subscription::Identity, transaction::Outcome,
+    turn::Turn,
 };
 
 /// Where a reply goes whose request a destination carries out.
@@ -56,8 +57,8 @@ impl Reply {
 #[derive(Debug)]
 enum Told {
     Client(Reply),
-    /// The transaction it was made in, which tells the client; and its ticket there.
-    Transaction(i64, i64),
+    /// The transaction it was made in, which tells the client.
+    Transaction(Claim),
 }
 
 /// The outcome of one acknowledgement whose blocks may concern several destinations: told by the
@@ -86,8 +87,8 @@ impl Joint {
         let status = i32::try_from(worst).map_or(Status::ERROR, Status);
         match &self.told {
             Told::Client(reply) => reply.acknowledged(status, turn),
-            &Told::Transaction(id, ticket) => {
-                turn.transact(Transact::Consumed { id, ticket, status });
+            &Told::Transaction(Claim { transaction, ticket }) => {
+                turn.transact(Transact::Consumed { id: transaction, ticket, status });
             }
         }
     }
@@ -119,8 +120,8 @@ impl AckReply {
     }
 
     /// Tells a transaction, after so many parts.
-    pub(super) fn to_transaction(parts: usize, id: i64, ticket: i64) -> Self {
-        Self::Joint(Joint::new(parts, Told::Transaction(id, ticket)))
+    pub(super) fn to_transaction(parts: usize, claim: Claim) -> Self {
+        Self::Joint(Joint::new(parts, Told::Transaction(claim)))
     }
 
     pub(super) fn done(&self, status: Status, turn: &mut Turn<'_>) {
@@ -212,9 +213,11 @@ pub(super) enum Command {
         kind: AckKind,
         /// Who is told.
         reply: AckReply,
-        /// The transaction that holds them from now on; 0: none, they are settled at once.
-        transaction: i64,
+        /// For which transaction they are held from now on; none: they are settled at once.
+        claim: Option<Claim>,
     },
+    /// A transaction has refused an acknowledgement.
+    Disclaim(Claim),
     /// A transaction that holds deliveries has ended.
     Settle {
         /// Its id.

@@ -11,6 +11,7 @@ use crate::sync::{Arc, Gate, Inbox};
 use super::{
     command::{Command, Reply},
     destination::Destination,
+    settle::Claim,
     stored::Stored,
     transaction::{Effect, Limits, Listed, Table, TxCommand, TxReply},
     turn::Turn,
@@ -121,6 +122,10 @@ fn carry_out(effects: &mut Vec<Done>, turn: &mut Turn<'_>) {
             Effect::WakeAt(at) => turn.wake_transactions_at(at),
             Effect::Settle { destination, id, outcome } => {
                 add(destination, Command::Settle { transaction: id, outcome }, turn);
+            }
+            Effect::LetGo { destination, id, ticket } => {
+                let claim = Claim { transaction: id, ticket };
+                add(destination, Command::Disclaim(claim), turn);
             }
             Effect::Hold { destination, id } => {
                 add(destination, Command::Hold { transaction: id }, turn);

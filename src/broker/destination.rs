@@ -294,11 +294,12 @@ impl Destination {
             Command::Subscribe(arrival) => self.subscribe(state, *arrival, turn),
             Command::Leave { consumer, how } => self.leave(state, &consumer, &how, turn),
             Command::Ready(consumer) => state.make_ready(consumer),
-            Command::Acknowledge { blocks, kind, reply, transaction } => {
-                let status = state.acknowledge(&blocks, kind, transaction, turn);
+            Command::Acknowledge { blocks, kind, reply, claim } => {
+                let status = state.acknowledge(&blocks, kind, claim, turn);
                 reply.done(status, turn);
             }
             Command::Settle { transaction, outcome } => state.settle(transaction, outcome, turn),
+            Command::Disclaim(claim) => state.disclaim(claim, turn),
             Command::Hold { transaction } => state.hold(transaction),
             Command::Redeliver { blocks, seen, transaction } => {
                 state.redeliver(&blocks, seen, transaction, turn);

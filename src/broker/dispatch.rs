@@ -26,6 +26,7 @@ use super::{
     limits::EXPIRY_SWEEP_MS,
     output::{Outgoing, Receiver, Trip},
     producers::{Level, Producers},
+    settle::Held,
     stored::Stored,
     subscription::{Identity, Route},
     turn::Turn,
@@ -75,8 +76,8 @@ pub(super) struct State {
     /// A topic's messages in order of arrival, where the limit behaviour may take one away.
     pub(super) arrivals: Backlog,
     pub(super) next_order: u64,
-    /// What open transactions hold: consumers and messages.
-    pub(super) held: HashMap<i64, Vec<(i64, MessageId)>>,
+    /// What open transactions hold.
+    pub(super) held: HashMap<i64, Vec<Held>>,
     /// What prepared transactions hold: subscriptions and messages.
     pub(super) prepared: HashMap<i64, Vec<(i64, Entry)>>,
     /// Searches that go through the waiting messages a part at a time.

@@ -7,6 +7,24 @@ use crate::{
 
 use super::{backlog::Entry, dead::DeadReason, dispatch::State, transaction::Outcome, turn::Turn};
 
+/// An acknowledgement in a transaction.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Claim {
+    /// The transaction.
+    pub transaction: i64,
+    /// Which acknowledgement; as in [`TxCommand::Expect`](super::transaction::TxCommand::Expect).
+    pub ticket: i64,
+}
+
+/// A delivery that an open transaction holds.
+#[derive(Debug)]
+pub(super) struct Held {
+    consumer: i64,
+    id: MessageId,
+    /// The acknowledgement.
+    ticket: i64,
+}
+
 /// The consumer and message of each block.
 fn each_block(blocks: &[u8]) -> impl Iterator<Item = (i64, MessageId)> {
     blocks.chunks_exact(BLOCK_LEN).filter_map(|block| {
@@ -22,18 +40,17 @@ impl State {
         &mut self,
         blocks: &[u8],
         kind: AckKind,
-        transaction: i64,
+        claim: Option<Claim>,
         turn: &mut Turn<'_>,
     ) -> Status {
-        if kind == AckKind::Consumed && transaction == 0 {
+        if kind == AckKind::Consumed && claim.is_none() {
             return self.consume(blocks, turn);
         }
         let mut status = Status::OK;
         for (consumer, id) in each_block(blocks) {
-            let done = if transaction != 0 && kind == AckKind::Consumed {
-                self.hold_one(consumer, id, transaction)
-            } else {
-                self.acknowledge_one(consumer, &id, kind, turn)
+            let done = match claim {
+                Some(claim) if kind == AckKind::Consumed => self.hold_one(consumer, id, claim),
+                _ => self.acknowledge_one(consumer, &id, kind, turn),
             };
             if !done {
                 status = Status::CONFLICT;
@@ -121,37 +138,53 @@ impl State {
         Some(entry)
     }
 
-    fn hold_one(&mut self, consumer: i64, id: MessageId, transaction: i64) -> bool {
+    fn hold_one(&mut self, consumer: i64, id: MessageId, claim: Claim) -> bool {
         let Some(subscriber) = self.subscribers.get_mut(&consumer) else { return false };
-        if !subscriber.in_flight.hold(&id, transaction) {
+        if !subscriber.in_flight.hold(&id, claim.transaction) {
             return false;
         }
-        self.held.entry(transaction).or_default().push((consumer, id));
+        let held = self.held.entry(claim.transaction).or_default();
+        held.push(Held { consumer, id, ticket: claim.ticket });
         true
+    }
+
+    /// An acknowledgement was refused by its transaction: what it did here is undone.
+    pub(super) fn disclaim(&mut self, claim: Claim, turn: &mut Turn<'_>) {
+        let Some(held) = self.held.get_mut(&claim.transaction) else { return };
+        let its: Vec<Held> = held.extract_if(.., |one| one.ticket == claim.ticket).collect();
+        if held.is_empty() {
+            self.held.remove(&claim.transaction);
+        }
+        for one in its {
+            self.settle_held(&one, claim.transaction, Outcome::undone(false), turn);
+        }
     }
 
     /// A transaction has ended: what it held is settled, or goes back.
     pub(super) fn settle(&mut self, transaction: i64, outcome: Outcome, turn: &mut Turn<'_>) {
-        for (consumer, id) in self.held.remove(&transaction).unwrap_or_default() {
-            let Some(subscriber) = self.subscribers.get_mut(&consumer) else { continue };
-            let key = subscriber.subscription;
-            let goes_back = match outcome {
-                Outcome::Commit => true,
-                Outcome::Rollback { redeliver, .. } => redeliver || subscriber.has_left,
-            };
-            if !goes_back {
-                // The client still has it, and says itself what becomes of it.
-                subscriber.in_flight.let_go(&id, transaction);
-                continue;
-            }
-            let Some(entry) = subscriber.in_flight.take_held(&id, transaction) else { continue };
-            subscriber.consumer.count_unsettled(subscriber.in_flight.len());
-            self.end_one(key, entry, outcome, turn);
-            self.retire(consumer);
+        for one in self.held.remove(&transaction).unwrap_or_default() {
+            self.settle_held(&one, transaction, outcome, turn);
         }
         for (key, entry) in self.prepared.remove(&transaction).unwrap_or_default() {
             self.end_one(key, entry, outcome, turn);
         }
+    }
+
+    fn settle_held(&mut self, one: &Held, transaction: i64, outcome: Outcome, turn: &mut Turn<'_>) {
+        let Some(subscriber) = self.subscribers.get_mut(&one.consumer) else { return };
+        let key = subscriber.subscription;
+        let goes_back = match outcome {
+            Outcome::Commit => true,
+            Outcome::Rollback { redeliver, .. } => redeliver || subscriber.has_left,
+        };
+        if !goes_back {
+            // The client still has it, and says itself what becomes of it.
+            return subscriber.in_flight.let_go(&one.id, transaction);
+        }
+        let Some(entry) = subscriber.in_flight.take_held(&one.id, transaction) else { return };
+        subscriber.consumer.count_unsettled(subscriber.in_flight.len());
+        self.end_one(key, entry, outcome, turn);
+        self.retire(one.consumer);
     }
 
     fn end_one(&mut self, key: i64, mut entry: Entry, outcome: Outcome, turn: &mut Turn<'_>) {
@@ -171,7 +204,7 @@ impl State {
     /// A transaction is prepared: what it holds no longer belongs to its consumers.
     pub(super) fn hold(&mut self, transaction: i64) {
         let mut kept = Vec::new();
-        for (consumer, id) in self.held.remove(&transaction).unwrap_or_default() {
+        for Held { consumer, id, .. } in self.held.remove(&transaction).unwrap_or_default() {
             let Some(subscriber) = self.subscribers.get_mut(&consumer) else { continue };
             let key = subscriber.subscription;
             if let Some(entry) = subscriber.in_flight.take_held(&id, transaction) {
@@ -181,7 +214,7 @@ impl State {
             self.retire(consumer);
         }
         if !kept.is_empty() {
-            self.prepared.insert(transaction, kept);
+            self.prepared.entry(transaction).or_default().extend(kept);
         }
     }
 

@@ -14,6 +14,7 @@ use super::{
         command::{AckReply, Command, Reply},
         coordinator::{Answer, Handle, Transact},
         destination::Destination,
+        settle::Claim,
         turn::Turn,
     },
     Connection, Refusal,
@@ -32,18 +33,18 @@ impl Connection {
         self.transacts |= transaction != 0;
         let runs = self.runs(blocks);
         let reply = Reply { output: Arc::clone(&self.output), to: *to };
-        let ack_reply = if transaction != 0 {
+        let claim = (transaction != 0).then(|| Claim { transaction, ticket: turn.next_id() });
+        let ack_reply = if let Some(claim) = claim {
             let known = runs.clone().filter_map(|(at, _)| at.map(|at| Handle(Arc::clone(at))));
-            let ticket = turn.next_id();
             turn.transact(Transact::Expect {
                 id: transaction,
-                ticket,
+                ticket: claim.ticket,
                 connection: self.id,
                 parts: known.collect(),
                 messages: blocks.len() / BLOCK_LEN,
                 reply: to.wanted.then_some(Answer::Client(reply)),
             });
-            AckReply::to_transaction(runs.clone().count(), transaction, ticket)
+            AckReply::to_transaction(runs.clone().count(), claim)
         } else if to.wanted {
             AckReply::to_client(runs.clone().count(), reply)
         } else {
@@ -53,10 +54,7 @@ impl Connection {
             let reply = ack_reply.clone();
             match destination {
                 Some(destination) => {
-                    turn.send(
-                        destination,
-                        Command::Acknowledge { blocks, kind, reply, transaction },
-                    );
+                    turn.send(destination, Command::Acknowledge { blocks, kind, reply, claim });
                 }
                 // What can be settled is settled all the same: an acknowledgement must not be lost
                 // to its neighbour.

@@ -156,6 +156,15 @@ pub(in crate::broker) enum Effect<D, M, R> {
         /// How.
         outcome: Outcome,
     },
+    /// Refused: what this acknowledgement did there is undone.
+    LetGo {
+        /// Where.
+        destination: D,
+        /// The transaction it named.
+        id: i64,
+        /// Which acknowledgement.
+        ticket: i64,
+    },
     /// Send a [`TxCommand::Tick`] at this time, in milliseconds since 1970.
     WakeAt(i64),
     /// What was acknowledged there in this transaction no longer belongs to its consumers: it
@@ -189,7 +198,7 @@ pub(in crate::broker) enum Outcome {
 
 impl Outcome {
     /// Undone without a client's word about it; nothing is given up for that.
-    pub(super) const fn undone(redeliver: bool) -> Self {
+    pub(in crate::broker) const fn undone(redeliver: bool) -> Self {
         Self::Rollback { redeliver, seen: true, max_rollbacks: None, dead_on_max: false }
     }
 }

@@ -159,14 +159,6 @@ impl<D: Clone + PartialEq, M, R> Open<D, M, R> {
         }
     }
 
-    /// Lets go of what a refused acknowledgement did at these destinations. Where the transaction
-    /// has acknowledged before, nothing can be singled out: there it ends with the transaction.
-    pub(super) fn let_go(&self, id: i64, parts: Vec<D>, out: &mut Vec<Effect<D, M, R>>) {
-        let foreign = parts.into_iter().filter(|part| !self.parts.contains(part));
-        let outcome = Outcome::undone(false);
-        out.extend(foreign.map(|destination| Effect::Settle { destination, id, outcome }));
-    }
-
     /// From here on it owns what it acknowledged.
     pub(super) fn hold(&mut self, id: i64, out: &mut Vec<Effect<D, M, R>>) {
         if std::mem::replace(&mut self.held, true) {

@@ -131,6 +131,12 @@ impl Bench {
         self.handle(TxCommand::Expect { id, ticket, connection, parts, messages: 1, reply })
     }
 
+    /// The last acknowledgement is undone there.
+    fn let_go(&self, destination: &'static str, id: i64) -> Done {
+        let ticket = *self.tickets.back().expect("one was sent");
+        Effect::LetGo { destination, id, ticket }
+    }
+
     /// The oldest acknowledgement that is on its way is carried out.
     fn consumed(&mut self, id: i64, status: Status) -> Vec<Done> {
         let ticket = self.tickets.pop_front().expect("one is on its way");

@@ -2,7 +2,7 @@
 
 use crate::wire::Status;
 
-use super::{Context, Effect, Outcome, Table, TxReply, open::Expected};
+use super::{Context, Effect, Table, TxReply, open::Expected};
 
 impl<D: Clone + PartialEq, M, R> Table<D, M, R> {
     pub(super) fn produce(
@@ -54,45 +54,41 @@ impl<D: Clone + PartialEq, M, R> Table<D, M, R> {
         cx: &mut Context<'_, D, M, R>,
     ) {
         let most = self.limits.acknowledgements_max;
-        let unknown = || (Status::NOT_FOUND, format!("Unknown transaction {id}"));
-        let (status, reason) = match self.open.get_mut(&id) {
-            None => {
-                let outcome = Outcome::undone(false);
-                let settle = |destination| Effect::Settle { destination, id, outcome };
-                cx.out.extend(parts.into_iter().map(settle));
-                unknown()
-            }
-            Some(open) => {
-                let is_its = open.is_open_to(connection);
-                let refused = if !is_its {
-                    unknown()
-                } else if let Some(reason) = open.closed_to_work(id) {
-                    (Status::PRECONDITION_FAILED, reason)
+        let unknown = (Status::NOT_FOUND, format!("Unknown transaction {id}"));
+        let mut refused = Some(unknown);
+        if let Some(open) = self.open.get_mut(&id) {
+            let is_its = open.is_open_to(connection);
+            if is_its {
+                refused = if let Some(reason) = open.closed_to_work(id) {
+                    Some((Status::PRECONDITION_FAILED, reason))
                 } else if open.acknowledgements.saturating_add(messages) > most {
                     let reason =
                         format!("transaction {id} acknowledges {most} messages at the most");
-                    (Status::RESOURCE_FULL, reason)
+                    Some((Status::RESOURCE_FULL, reason))
                 } else {
-                    open.acknowledgements += messages;
-                    for part in parts {
-                        if !open.parts.contains(&part) {
-                            open.parts.push(part);
-                        }
-                    }
-                    open.unsettled += 1;
-                    open.expected.push_back((ticket, Expected::Counted(reply)));
-                    return self.catch_up(id, ticket, cx);
+                    None
                 };
-                open.let_go(id, parts, cx.out);
-                open.expected.push_back((ticket, Expected::Refused));
-                if is_its {
-                    open.spoil();
-                }
-                self.catch_up(id, ticket, cx);
-                refused
             }
-        };
-        if let Some(to) = reply {
+            if refused.is_none() {
+                open.acknowledgements += messages;
+                for part in parts {
+                    if !open.parts.contains(&part) {
+                        open.parts.push(part);
+                    }
+                }
+                open.unsettled += 1;
+                open.expected.push_back((ticket, Expected::Counted(reply)));
+                return self.catch_up(id, ticket, cx);
+            }
+            open.expected.push_back((ticket, Expected::Refused));
+            if is_its {
+                open.spoil();
+            }
+        }
+        let let_go = |destination| Effect::LetGo { destination, id, ticket };
+        cx.out.extend(parts.into_iter().map(let_go));
+        self.catch_up(id, ticket, cx);
+        if let (Some(to), Some((status, reason))) = (reply, refused) {
             cx.reply(to, TxReply::refuse(status, None, reason));
         }
     }

@@ -678,14 +678,13 @@ impl World {
                         (true, false) => 412,
                         (true, true) => 414,
                     };
-                    let known = tx.parts.clone();
                     if is_its {
                         tx.spoil();
                     }
                     if early.is_none() {
                         tx.expected.push((ticket, None, false));
                     }
-                    (status, parts.iter().copied().filter(|part| !known.contains(part)).collect())
+                    (status, parts.clone())
                 }
             }
         };
@@ -700,8 +699,7 @@ impl World {
         let expect = TxCommand::Expect { id, ticket, connection, parts, messages, reply };
         self.table.handle(expect, self.now, &mut || unreachable!(), &mut out);
         for destination in let_go {
-            let outcome = Outcome::undone(false);
-            assert_eq!(out.remove(0), Effect::Settle { destination, id, outcome });
+            assert_eq!(out.remove(0), Effect::LetGo { destination, id, ticket });
         }
         for effect in out {
             let Effect::Reply { to, reply } = effect else { panic!("{effect:?}") };

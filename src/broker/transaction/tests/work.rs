@@ -141,8 +141,8 @@ fn after_a_failed_acknowledgement_nothing_but_a_rollback_is_possible() {
     assert_eq!(bench.states(), [(id, State::Failed)]);
     assert_eq!(bench.send(id, 1, 2), 500);
     let effects = bench.expect(id, 1, &["x"]);
-    let [Effect::Reply { reply, .. }] = &effects[..] else { panic!("{effects:?}") };
-    assert_eq!(reply.status.0, 412);
+    let [let_go, Effect::Reply { reply, .. }] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!((let_go, reply.status.0), (&bench.let_go("x", id), 412));
     assert_eq!(bench.consumed(id, Status::OK), []);
     for request in [end(1), prepare(1), commit(named(1)), one_phase(1)] {
         let reply = bench.reply(1, request);
@@ -214,10 +214,9 @@ fn too_many_acknowledgements_are_refused_and_fail_the_transaction() {
     for _ in 0..3 {
         bench.acknowledge(id, 1, &["x"], Status::OK);
     }
-    // At `x` it cannot be told from the others; at `y` it is let go.
     let effects = bench.expect(id, 1, &["x", "y"]);
-    let [settle, Effect::Reply { reply, .. }] = &effects[..] else { panic!("{effects:?}") };
-    assert_eq!(*settle, settled("y", id, Outcome::undone(false)));
+    let [x, y, Effect::Reply { reply, .. }] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!([x, y], [&bench.let_go("x", id), &bench.let_go("y", id)]);
     assert_eq!(reply.status.0, 414);
     assert_eq!(bench.states(), [(id, State::Failed)]);
 }
@@ -228,8 +227,7 @@ fn work_in_an_unknown_transaction_is_refused_and_let_go() {
     assert_eq!(bench.send(77, 1, 1), 500);
     let effects = bench.expect(77, 1, &["x", "y"]);
     let [x, y, Effect::Reply { reply, .. }] = &effects[..] else { panic!("{effects:?}") };
-    assert_eq!(*x, settled("x", 77, Outcome::undone(false)));
-    assert_eq!(*y, settled("y", 77, Outcome::undone(false)));
+    assert_eq!([x, y], [&bench.let_go("x", 77), &bench.let_go("y", 77)]);
     assert_eq!((reply.status.0, reply.reason.as_deref()), (404, Some("Unknown transaction 77")));
     assert_eq!(bench.consumed(77, Status::OK), []);
     for request in [
@@ -284,7 +282,7 @@ fn work_after_the_commit_was_asked_for_does_not_change_it() {
     assert_eq!(bench.handle(produce), [Effect::Drop(4, "a")]);
     let effects = bench.expect(id, 1, &["y"]);
     let [settle, Effect::Reply { reply, .. }] = &effects[..] else { panic!("{effects:?}") };
-    assert_eq!(*settle, settled("y", id, Outcome::undone(false)));
+    assert_eq!(*settle, bench.let_go("y", id));
     assert_eq!(reply.status.0, 412);
     let effects = bench.consumed(id, Status::OK);
     assert_eq!(effects[1], settled("x", id, Outcome::Commit));
