@@ -94,6 +94,32 @@ fn both_limits_are_settings() {
 }
 
 #[test]
+fn more_than_one_turn_carries_out_is_carried_out_in_the_next() {
+    for loops in [1, 2] {
+        const MESSAGES: usize = 10_000;
+        let mut config = BrokerConfig::default();
+        config.transaction_messages_max = MESSAGES;
+        config.loops = loops;
+        let broker = started_with(config);
+        let mut raw = Raw::login(broker.jms_address(), 0);
+        raw.fill("q", [""; 0]);
+        let session = raw.create_session(0);
+        let transaction = raw.begin(session);
+        let texts: Vec<String> = (0..MESSAGES).map(|number| number.to_string()).collect();
+        let mut bytes = Vec::new();
+        for text in &texts {
+            let packet = raw.stamp(Raw::text_in(transaction, "q", QUEUE, text));
+            bytes.extend_from_slice(packet.raw());
+        }
+        raw.send_bytes(&bytes);
+        assert_eq!(status(&raw.commit(transaction)), 200);
+        raw.add_consumer(session, "q", QUEUE, -1);
+        raw.start();
+        assert_eq!(bodies(&raw.messages(MESSAGES)), texts);
+    }
+}
+
+#[test]
 fn a_message_that_is_refused_and_nobody_hears_of_it_fails_the_transaction() {
     let broker = with_settings("[queues.q]\nmessages_max = 1\nmessage_bytes_max = 1000");
     let mut raw = Raw::login(broker.jms_address(), 0);

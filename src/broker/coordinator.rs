@@ -6,7 +6,7 @@
 //! # Invariants
 //! - What a commit puts in is left with its destinations before the reply is left with its output.
 
-use crate::sync::{Arc, Gate, Inbox};
+use crate::sync::{Arc, Entered, Gate, Inbox};
 
 use super::{
     command::{Command, Reply},
@@ -16,6 +16,9 @@ use super::{
     transaction::{Effect, Limits, Listed, Table, TxCommand, TxReply},
     turn::Turn,
 };
+
+/// Commands that one thread carries out before its own connections have their turn.
+const WORK_MAX: usize = 2048;
 
 /// A destination, equal to itself.
 #[derive(Debug, Clone)]
@@ -58,13 +61,15 @@ impl std::fmt::Debug for Answer {
 /// What the coordinator is told.
 pub(super) type Transact = TxCommand<Handle, Arc<Stored>, Answer>;
 
+type Transactions = Table<Handle, Arc<Stored>, Answer>;
+
 type Done = Effect<Handle, Arc<Stored>, Answer>;
 
 /// The transactions of a broker.
 #[derive(Debug)]
 pub(super) struct Coordinator {
     inbox: Inbox<Vec<Transact>>,
-    gate: Gate<Table<Handle, Arc<Stored>, Answer>>,
+    gate: Gate<Transactions>,
 }
 
 impl Coordinator {
@@ -78,20 +83,32 @@ impl Coordinator {
         self.inbox.push(commands);
     }
 
-    /// Carries out what lies in the inbox, or lets whoever is inside do so.
-    pub(super) fn enter(&self, turn: &mut Turn<'_>) {
-        let _entered = self.gate.enter(|table| {
-            let mut effects = Vec::new();
-            while let Some(commands) = self.inbox.pop() {
-                for command in commands {
-                    let shared = turn.shared;
-                    let mut new_id = || shared.ids.next_id();
-                    table.handle(command, turn.wall_ms, &mut new_id, &mut effects);
-                    carry_out(&mut effects, turn);
-                }
+    /// Carries out what lies in the inbox, up to a bound, or lets whoever is inside do so.
+    pub(super) fn enter(&self, turn: &mut Turn<'_>) -> Entered {
+        let mut left = WORK_MAX;
+        self.gate.enter(|table| self.run(table, &mut left, turn))
+    }
+
+    /// Goes on after the bound.
+    pub(super) fn resume(&self, turn: &mut Turn<'_>) -> Entered {
+        let mut left = WORK_MAX;
+        self.gate.resume(|table| self.run(table, &mut left, turn))
+    }
+
+    /// `false` if the bound was reached, though others may have left more meanwhile.
+    fn run(&self, table: &mut Transactions, left: &mut usize, turn: &mut Turn<'_>) -> bool {
+        let mut effects = Vec::new();
+        while *left > 0 {
+            let Some(commands) = self.inbox.pop() else { return true };
+            *left = left.saturating_sub(commands.len());
+            for command in commands {
+                let shared = turn.shared;
+                let mut new_id = || shared.ids.next_id();
+                table.handle(command, turn.wall_ms, &mut new_id, &mut effects);
+                carry_out(&mut effects, turn);
             }
-            true
-        });
+        }
+        false
     }
 }
 

@@ -34,6 +34,8 @@ pub(super) struct Carry {
     /// What concerns transactions; whether the coordinator is to be entered.
     transactions: Vec<Transact>,
     coordinate: bool,
+    /// The coordinator stopped at its bound; this loop owns its gate until it goes on.
+    coordinates: bool,
     /// Who wants a tick, by time and a number of its own.
     ticks: BTreeMap<(i64, u64), Wanted>,
     ticks_wanted: u64,
@@ -65,7 +67,7 @@ impl Carry {
 
     /// Whether there is work left for the next turn.
     pub(super) const fn has_work(&self) -> bool {
-        !self.run_list.is_empty()
+        !self.run_list.is_empty() || self.coordinates
     }
 
     /// When the next tick is wanted, in milliseconds since 1970.
@@ -303,6 +305,10 @@ impl<'a> Turn<'a> {
             let entered = destination.resume(&mut self);
             self.note(destination, entered);
         }
+        if std::mem::take(&mut self.carry.coordinates) {
+            let entered = self.shared.coordinator.resume(&mut self);
+            self.carry.coordinates |= entered == Entered::More;
+        }
         loop {
             while let Some(destination) = self.carry.destinations.pop() {
                 let entered = destination.enter(&mut self);
@@ -310,7 +316,8 @@ impl<'a> Turn<'a> {
             }
             self.hand_in();
             if std::mem::take(&mut self.carry.coordinate) {
-                self.shared.coordinator.enter(&mut self);
+                let entered = self.shared.coordinator.enter(&mut self);
+                self.carry.coordinates |= entered == Entered::More;
             }
             let shared = self.shared;
             let fed = shared.starved.take_if(|| shared.memory.credit() > 0);
