@@ -313,9 +313,11 @@ pub struct Rollback {
     pub redeliver: bool,
     /// Whether the application has seen them: if so, the delivery counts.
     pub seen: bool,
-    /// After so many rollbacks a message is given up; more than 0.
+    /// After so many rollbacks a message is given up, if it may go to the dead message queue; more
+    /// than 0.
     pub max_rollbacks: Option<u32>,
-    /// What is given up goes to the dead message queue.
+    /// A message may be given up, and goes to the dead message queue then. Otherwise none is: a
+    /// rollback loses nothing.
     pub dead_on_max: bool,
 }
 

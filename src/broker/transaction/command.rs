@@ -189,9 +189,9 @@ pub(in crate::broker) enum Outcome {
         redeliver: bool,
         /// The application has seen them: if they are put back, the delivery counts.
         seen: bool,
-        /// A message that was rolled back so often is given up.
+        /// A message that was rolled back so often is given up, if it may be.
         max_rollbacks: Option<u32>,
-        /// What is given up goes to the dead message queue.
+        /// It may be, and goes to the dead message queue then.
         dead_on_max: bool,
     },
 }
