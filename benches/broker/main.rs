@@ -16,6 +16,7 @@
 mod crowd;
 mod duty;
 mod fan;
+mod filler;
 mod lean;
 mod library;
 mod link;
@@ -63,6 +64,7 @@ fn play(name: &str, duty: &Duty) {
         "bare responder" => trip::bare_responder(duty),
         "subscribers" => fan::subscribers(duty),
         "crowd" => crowd::crowd(duty),
+        "filler" => filler::filler(duty),
         "library producer" => library::producer(duty),
         "library consumer" => library::consumer(duty),
         "library requester" => library::requester(duty),

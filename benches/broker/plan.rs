@@ -16,6 +16,8 @@ pub(crate) struct Plan {
     pub(crate) connections: usize,
     /// Queues of the row with many.
     pub(crate) queues: usize,
+    /// Messages that wait in the row with a crowded queue.
+    pub(crate) waiting: usize,
     /// Whether each row only runs, and says that it did.
     pub(crate) is_test: bool,
     filter: Option<String>,
@@ -33,6 +35,7 @@ impl Plan {
             published: 1000,
             connections: 10_000,
             queues: 1000,
+            waiting: 1_000_000,
             is_test: has("--test"),
             filter: arguments.iter().find(|argument| !argument.starts_with('-')).cloned(),
         };
@@ -40,12 +43,13 @@ impl Plan {
             plan.rounds = 3;
             plan.warm = Duration::from_millis(150);
             plan.window = Duration::from_millis(300);
-            plan.published = 300;
+            (plan.published, plan.waiting) = (300, 100_000);
         }
         if plan.is_test {
             plan.rounds = 1;
             (plan.warm, plan.window) = (Duration::ZERO, Duration::from_millis(20));
             (plan.published, plan.connections, plan.queues) = (5, 100, 20);
+            plan.waiting = 100;
         }
         plan
     }

@@ -13,7 +13,7 @@ use crate::{
 type Row = (&'static str, fn(&Plan));
 
 /// Every row, by the name it is filtered with.
-const ROWS: [Row; 9] = [
+const ROWS: [Row; 10] = [
     ("pair", |plan| pair(plan, Clients::Lean)),
     ("auto", auto),
     ("trip", |plan| trip(plan, Clients::Lean, Wait::Block, (1.15, 1.5))),
@@ -21,6 +21,7 @@ const ROWS: [Row; 9] = [
     ("topic", topic),
     ("queues", queues),
     ("four", four),
+    ("crowded", crowded),
     ("connections", connections),
     ("library", |plan| {
         pair(plan, Clients::Library);
@@ -147,6 +148,19 @@ fn queues(plan: &Plan) {
     let time = |run: &Rate| 1.0 / run.per_second;
     judge("time of a message, many queues / one", &many, &one, time, AtMost(1.2));
     judge("processor time, many queues / one", &many, &one, |run| run.cpu_ns, AtMost(1.2));
+}
+
+/// Round trips beside a queue in which very many messages wait.
+fn crowded(plan: &Plan) {
+    let beside = |waiting| move || runs::trip_beside(plan, waiting);
+    let [alone, crowded] = rounds(plan, [&beside(0), &beside(plan.waiting)]);
+    let crowd = format!("beside {} waiting messages", plan.waiting);
+    for (name, runs) in [("beside an empty queue", &alone), (&crowd, &crowded)] {
+        let [p50, p99] =
+            [|run: &Trip| run.p50_us, |run: &Trip| run.p99_us].map(|of| median_of(runs, of));
+        println!("  {:<44} p50 {p50:.1} µs, p99 {p99:.1} µs", format!("round trip, {name}"));
+    }
+    judge("p50, beside them / alone", &crowded, &alone, |run| run.p50_us, AtMost(1.1));
 }
 
 /// More producers and consumers on one queue.

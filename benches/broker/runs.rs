@@ -18,12 +18,13 @@ pub(crate) enum Middle {
 }
 
 impl Middle {
-    fn start(self, pairs: usize, wait: Wait) -> (Part, SocketAddr) {
+    fn start(self, pairs: usize, queues: usize, wait: Wait) -> (Part, SocketAddr) {
         match self {
             Self::Relay => Part::serve("relay", &[("pairs", &pairs), ("wait", &wait.name())]),
-            Self::Broker(loops) => {
-                Part::serve("broker", &[("loops", &loops), ("wait", &wait.name())])
-            }
+            Self::Broker(loops) => Part::serve(
+                "broker",
+                &[("loops", &loops), ("queues", &queues), ("wait", &wait.name())],
+            ),
         }
     }
 
@@ -63,7 +64,7 @@ pub(crate) fn stream(
     pairs: usize,
     queues: usize,
 ) -> Rate {
-    let (server, address) = middle.start(pairs, Wait::Block);
+    let (server, address) = middle.start(pairs, queues, Wait::Block);
     let settings: [(&str, &dyn ToString); 2] = [("address", &address), ("queues", &queues)];
     let start = |part| Part::start(&middle.part(clients, part), &settings);
     let consumers: Vec<Part> = (0..pairs).map(|_| start("consumer")).collect();
@@ -73,7 +74,7 @@ pub(crate) fn stream(
 
 /// One message at a time, each acknowledged and that answered before the next.
 pub(crate) fn acknowledged(plan: &Plan) -> Rate {
-    let (server, address) = Middle::Broker(1).start(1, Wait::Block);
+    let (server, address) = Middle::Broker(1).start(1, 1, Wait::Block);
     let settings: [(&str, &dyn ToString); 2] = [("address", &address), ("queues", &1)];
     let consumer = Part::start("acknowledger", &settings);
     let producer = Part::start("producer", &settings);
@@ -139,13 +140,30 @@ pub(crate) struct Trip {
     pub(crate) cpu_us: f64,
 }
 
+/// Round trips, one after the other, beside so many messages that wait in another queue.
+pub(crate) fn trip_beside(plan: &Plan, waiting: usize) -> Trip {
+    let (server, address) = Middle::Broker(1).start(1, 1, Wait::Block);
+    let _filler = Part::start("filler", &[("address", &address), ("messages", &waiting)]);
+    measure_trips(plan, &server, address, ["responder", "requester"], Wait::Block)
+}
+
 /// Round trips, one after the other.
 pub(crate) fn trip(plan: &Plan, middle: Middle, clients: Clients, wait: Wait) -> Trip {
-    let (server, address) = middle.start(1, wait);
+    let (server, address) = middle.start(1, 1, wait);
+    let [responder, requester] = ["responder", "requester"].map(|part| middle.part(clients, part));
+    measure_trips(plan, &server, address, [&responder, &requester], wait)
+}
+
+fn measure_trips(
+    plan: &Plan,
+    server: &Part,
+    address: SocketAddr,
+    [responder, requester]: [&str; 2],
+    wait: Wait,
+) -> Trip {
     let settings: [(&str, &dyn ToString); 2] = [("address", &address), ("wait", &wait.name())];
-    let start = |part: &str| Part::start(&middle.part(clients, part), &settings);
-    let _responder = start("responder");
-    let mut requester = start("requester");
+    let _responder = Part::start(responder, &settings);
+    let mut requester = Part::start(requester, &settings);
     requester.ask(&plan.warm.as_millis().to_string());
     let cpu = server.cpu_ns();
     let numbers = requester.ask(&plan.window.as_millis().to_string());
@@ -170,7 +188,7 @@ pub(crate) fn spread_barely(plan: &Plan) -> (f64, f64) {
 
 /// The same with the broker and subscribers of a topic.
 pub(crate) fn spread(plan: &Plan, loops: usize) -> f64 {
-    let (_server, address) = Middle::Broker(loops).start(1, Wait::Block);
+    let (_server, address) = Middle::Broker(loops).start(1, 1, Wait::Block);
     last_arrival(plan, address, false)
 }
 
@@ -191,7 +209,7 @@ pub(crate) struct Crowd {
 
 /// Many connections, all open at the same time.
 pub(crate) fn crowd(plan: &Plan, loops: usize) -> Crowd {
-    let (server, address) = Middle::Broker(loops).start(1, Wait::Block);
+    let (server, address) = Middle::Broker(loops).start(1, 1, Wait::Block);
     let open = |connections: usize| {
         Part::start("crowd", &[("address", &address), ("connections", &connections)])
     };
