@@ -232,7 +232,10 @@ pub(super) fn kind_of(mask: DestinationMask) -> Kind {
 /// Reads a selector.
 pub(super) fn parse(selector: Option<&str>, shared: &Shared) -> Result<Option<Selector>, Refusal> {
     let parse = |text| Selector::parse(text, shared.config.selectors);
-    selector.map(parse).transpose().map_err(|error| (Status::BAD_REQUEST, error.to_string()))
+    selector
+        .map(parse)
+        .transpose()
+        .map_err(|error| (Status::BAD_REQUEST, format!("bad selector, {error}")))
 }
 
 fn not_there(to: &ReplyTo, kind: Kind, shared: &Shared) -> PacketBuilder {
