@@ -11,6 +11,7 @@ use std::{
 use bytes::{Bytes, BytesMut};
 
 use crate::{
+    message::DestinationKind,
     reactor::Transport,
     sync::{Arc, AtomicBool, AtomicUsize, Inbox, Ordering},
 };
@@ -20,6 +21,7 @@ use super::{
     config::BrokerConfig,
     connection::{Connection, Fate},
     connections::{ConnectionInfo, Service},
+    destination::Origin,
     ids::Ids,
     output::Output,
     shared::{Addresses, Shared},
@@ -194,6 +196,13 @@ impl Desk {
     /// Messages in all destinations, waiting or in flight.
     pub fn messages(&self) -> u64 {
         self.shared.registry.all().iter().map(|one| one.messages()).sum()
+    }
+
+    /// Messages in all destinations of a kind but the dead message queue.
+    pub fn messages_of(&self, kind: DestinationKind) -> u64 {
+        let all = self.shared.registry.all();
+        let own = all.iter().filter(|one| one.kind == kind && one.origin != Origin::Dead);
+        own.map(|one| one.messages()).sum()
     }
 
     /// Further turns until nothing is bounded away any more.

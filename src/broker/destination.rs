@@ -450,17 +450,21 @@ impl Destination {
         }
     }
 
+    /// Whether there is anything or anybody here.
+    fn is_used(state: &State) -> bool {
+        state.messages > 0
+            || !state.subscribers.is_empty()
+            || !state.routes.is_empty()
+            || state.producers.len() > 0
+            || !state.prepared.is_empty()
+    }
+
     /// An auto-created destination that nobody uses goes after a while.
     fn look_for_idleness(self: &Arc<Self>, state: &mut State, turn: &mut Turn<'_>) {
         if self.origin != Origin::AutoCreated || state.destroyed {
             return;
         }
-        let used = state.messages > 0
-            || !state.subscribers.is_empty()
-            || !state.routes.is_empty()
-            || state.producers.len() > 0
-            || !state.prepared.is_empty();
-        if used {
+        if Self::is_used(state) {
             state.idle_since = None;
             return;
         }
@@ -480,7 +484,8 @@ impl Destination {
         if state.reaped_at == Some(at) {
             state.reaped_at = None;
             let over = |since: i64| now - since >= turn.shared.reap_time_ms();
-            is_idle = state.idle_since.is_some_and(over);
+            // In the same run something may have come just before this.
+            is_idle = state.idle_since.is_some_and(over) && !Self::is_used(state);
             if is_idle && !self.reserve.close_if_free() {
                 // An open transaction has sent something to it.
                 state.idle_since = Some(now);

@@ -14,7 +14,7 @@ mod selector;
 #[cfg(feature = "broker")]
 pub use admin_ops::admin_ops;
 #[cfg(feature = "broker")]
-pub use broker_ops::broker_ops;
+pub use broker_ops::{Reached, Times, broker_ops, broker_ops_reached};
 pub use decode_packet::decode_packet;
 #[cfg(feature = "broker")]
 pub use selector::selector;
@@ -52,6 +52,44 @@ mod tests {
     #[cfg(feature = "broker")]
     fn broker_ops_holds_for_its_seeds() {
         replay("broker_ops", super::broker_ops);
+    }
+
+    /// Prints how far the seeds come, or the inputs in the directory `TIDEGATE_CORPUS`.
+    #[test]
+    #[cfg(feature = "broker")]
+    #[allow(clippy::print_stdout, reason = "the table is for people")]
+    fn the_seeds_of_broker_ops_reach_every_packet_a_client_may_send() {
+        use crate::wire::PacketType;
+
+        let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/seeds/broker_ops");
+        let corpus = std::env::var_os("TIDEGATE_CORPUS").map_or(seeds, Into::into);
+        let mut reached = super::Reached::default();
+        for entry in fs::read_dir(&corpus).unwrap() {
+            reached.add(&super::broker_ops_reached(&fs::read(entry.unwrap().path()).unwrap()));
+        }
+        println!("{reached}");
+        let requests = (0..80).map(PacketType).filter(|kind| {
+            let ignored = [
+                PacketType::NULL,
+                PacketType::ERROR,
+                PacketType::INFO,
+                // Never answered, or only by what comes later.
+                PacketType::START,
+                PacketType::REDELIVER,
+                PacketType::RESUME_FLOW,
+                PacketType::FLOW_PAUSED,
+                PacketType::INFO_REQUEST,
+                PacketType::DEBUG,
+            ];
+            kind.name().is_some() && !kind.is_reply() && !ignored.contains(kind)
+        });
+        let missed: Vec<_> = requests.filter(|kind| reached.times(*kind).done == 0).collect();
+        assert!(missed.is_empty(), "nothing in {} carries out {missed:?}", corpus.display());
+        for kind in [PacketType::START, PacketType::REDELIVER, PacketType::RESUME_FLOW] {
+            assert!(reached.times(kind).sent > 0, "{kind}");
+        }
+        let received = [PacketType::TEXT_MESSAGE, PacketType::RESUME_FLOW];
+        assert!(received.iter().all(|kind| reached.times(*kind).received > 0));
     }
 
     #[test]
