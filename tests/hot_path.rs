@@ -91,7 +91,7 @@ fn a_message_costs_few_system_calls_and_one_allocation() {
     let mut consumer = lean::Consumer::new(Raw::login(address, lean::METERING), 1);
     let producer = thread::spawn(move || {
         IS_CLIENT.set(true);
-        let mut producer = lean::Producer::new(Raw::login(address, lean::METERING), 1);
+        let mut producer = lean::Producer::new(Raw::login(address, lean::METERING), 1, 1);
         while producer.send().is_some() {}
     });
     let mut receive = |most: usize| {

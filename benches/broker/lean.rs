@@ -7,7 +7,7 @@ use tidegate::wire::{Flags, PacketBuilder, PacketType};
 use crate::{
     link::{Incoming, Link, Wait},
     raw::{self, QUEUE, Raw},
-    stencil::{self, Acks, Answers, MESSAGE_BYTES},
+    stencil::{self, Acks, Address, Answers, MESSAGE_BYTES},
 };
 
 /// Messages of a metered batch of a connection.
@@ -42,43 +42,49 @@ pub(crate) fn add_consumer(raw: &mut Raw, session: i64, name: &str, kind: i32) {
     raw.add_consumer(session, name, kind, WINDOW);
 }
 
-/// Sends to each of its queues in turn.
+/// One of the queues a producer sends to.
+struct Target {
+    number: i32,
+    producer: i64,
+    credit: i32,
+}
+
+/// Sends to each of its queues in turn, a run of messages at a time.
 pub(crate) struct Producer {
     link: Link,
     incoming: Incoming,
-    /// Messages one behind the other, for each queue in turn.
-    cycle: Vec<u8>,
-    /// Where in it the next message is.
-    at: usize,
-    /// Whose turn it is, of `producers`.
+    /// Room for a batch, filled with messages that only have to be addressed and numbered.
+    batch: Vec<u8>,
+    address: Address,
+    targets: Vec<Target>,
+    /// Whose turn it is, and how many messages of its run are sent.
     turn: usize,
-    /// Ids, and what credit is left.
-    producers: Vec<(i64, i32)>,
+    sent_of_run: usize,
+    run: usize,
     sequence: u32,
 }
 
 impl Producer {
     /// A producer for each of so many queues.
-    pub(crate) fn new(mut raw: Raw, queues: i32) -> Self {
+    pub(crate) fn new(mut raw: Raw, queues: i32, run: usize) -> Self {
         let session = raw.create_session(AUTO);
-        let (mut producers, mut cycle) = (Vec::new(), Vec::new());
-        for queue in 0..queues {
-            let name = stencil::name(queue);
-            let (id, credit) = add_producer(&mut raw, session, &name, QUEUE);
-            cycle.extend(stencil::message(&name, Flags::QUEUE, id));
+        let mut target = |number| {
+            let name = stencil::name(number);
+            let (producer, credit) = add_producer(&mut raw, session, &name, QUEUE);
             // Those of many queues do not all come back for more at the same time.
-            producers.push((id, 1 + credit * queue / queues));
-        }
-        if queues == 1 {
-            cycle = cycle.repeat(BATCH_BYTES / MESSAGE_BYTES);
-        }
+            Target { number, producer, credit: 1 + credit * number / queues }
+        };
+        let targets = (0..queues).map(&mut target).collect();
+        let message = stencil::message(&stencil::name(0), Flags::QUEUE, stencil::MARK);
         Self {
             link: Link::new(raw.stream, Wait::Block),
             incoming: Incoming::new(),
-            cycle,
-            at: 0,
+            address: Address::of(&message),
+            batch: message.repeat(BATCH_BYTES / MESSAGE_BYTES),
+            targets,
             turn: 0,
-            producers,
+            sent_of_run: 0,
+            run,
             sequence: 0,
         }
     }
@@ -86,38 +92,36 @@ impl Producer {
     /// Sends one batch, as far as the credit goes, or waits for credit. Returns how many it sent,
     /// or nothing if the broker is gone.
     pub(crate) fn send(&mut self) -> Option<usize> {
-        let begin = self.at;
-        while self.at < self.cycle.len() && self.at + MESSAGE_BYTES - begin <= BATCH_BYTES {
-            let credit = &mut self.producers[self.turn].1;
-            if *credit == 0 {
+        let mut count = 0;
+        for message in self.batch.chunks_exact_mut(MESSAGE_BYTES) {
+            let target = &mut self.targets[self.turn];
+            if target.credit == 0 {
                 break;
             }
-            *credit -= 1;
+            target.credit -= 1;
             self.sequence += 1;
-            let message = &mut self.cycle[self.at..self.at + MESSAGE_BYTES];
-            stencil::number(message, self.sequence, *credit == 0);
-            self.at += MESSAGE_BYTES;
-            self.turn = (self.turn + 1) % self.producers.len();
+            self.address.write(message, target.number, target.producer);
+            stencil::number(message, self.sequence, target.credit == 0);
+            self.sent_of_run += 1;
+            if self.sent_of_run == self.run {
+                (self.sent_of_run, self.turn) = (0, (self.turn + 1) % self.targets.len());
+            }
+            count += 1;
         }
-        let batch = begin..self.at;
-        if self.at == self.cycle.len() {
-            self.at = 0;
+        if count == 0 {
+            return self.wait_for_credit().then_some(0);
         }
-        if batch.is_empty() {
-            self.wait_for_credit().then_some(0)
-        } else {
-            self.link.write(&self.cycle[batch.clone()]).then_some(batch.len() / MESSAGE_BYTES)
-        }
+        self.link.write(&self.batch[..count * MESSAGE_BYTES]).then_some(count)
     }
 
     fn wait_for_credit(&mut self) -> bool {
-        while self.producers[self.turn].1 == 0 {
+        while self.targets[self.turn].credit == 0 {
             if !self.incoming.fill(&mut self.link) {
                 return false;
             }
             for (id, credit) in self.incoming.packets().filter_map(stencil::producer_credit) {
-                let known = self.producers.iter_mut().find(|(known, _)| *known == id);
-                known.expect("one of ours").1 = credit;
+                let known = self.targets.iter_mut().find(|known| known.producer == id);
+                known.expect("one of ours").credit = credit;
             }
         }
         true

@@ -54,6 +54,7 @@ fn play(name: &str, duty: &Duty) {
         "spreader" => relay::spreader(duty),
         "producer" => stream::producer(duty),
         "consumer" => stream::consumer(duty),
+        "pump" => stream::pump(duty),
         "acknowledger" => stream::acknowledger(duty),
         "bare producer" => stream::bare_producer(duty),
         "bare consumer" => stream::bare_consumer(duty),

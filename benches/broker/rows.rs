@@ -69,7 +69,7 @@ fn rate(run: &Rate) -> f64 {
 
 /// One producer, one consumer, acknowledgements ten by ten.
 fn pair(plan: &Plan, clients: Clients) {
-    let through = |middle| move || runs::stream(plan, middle, clients, 1, 1);
+    let through = |middle| move || runs::stream(plan, middle, clients, 1);
     let [relay, one, two] = rounds(
         plan,
         [&through(Middle::Relay), &through(Middle::Broker(1)), &through(Middle::Broker(2))],
@@ -132,22 +132,26 @@ fn topic(plan: &Plan) {
     judge("last arrival / time of writing", &ours, &bare, |run| run[0], AtMost(3.0));
 }
 
+/// Messages to one queue before the next has its turn.
+const RUN: usize = 20;
+
 /// Many queues with a consumer each, all in turn.
 fn queues(plan: &Plan) {
-    let through = |middle, queues| move || runs::stream(plan, middle, Clients::Lean, 1, queues);
-    let [relay, one, many] = rounds(
-        plan,
-        [
-            &through(Middle::Relay, 1),
-            &through(Middle::Broker(1), 1),
-            &through(Middle::Broker(1), plan.queues),
-        ],
-    );
+    let through = |queues, run| move || runs::pump(plan, queues, run);
+    let [one, many, each] =
+        rounds(plan, [&through(1, 1), &through(plan.queues, RUN), &through(plan.queues, 1)]);
     let name = format!("{} queues, one loop", plan.queues);
-    print_rates(&[("relay", &relay), ("one queue, one loop", &one), (&name, &many)]);
+    print_rates(&[
+        ("one queue, one loop", &one),
+        (&format!("{name}, {RUN} messages each"), &many),
+        (&format!("{name}, one message each"), &each),
+    ]);
     let time = |run: &Rate| 1.0 / run.per_second;
-    judge("time of a message, many queues / one", &many, &one, time, AtMost(1.2));
-    judge("processor time, many queues / one", &many, &one, |run| run.cpu_ns, AtMost(1.2));
+    for (how, many) in [(format!("{RUN} each"), &many), ("one each".to_owned(), &each)] {
+        judge(&format!("time, many queues, {how} / one"), many, &one, time, AtMost(1.2));
+        let cpu = |run: &Rate| run.cpu_ns;
+        judge(&format!("processor time, {how} / one"), many, &one, cpu, AtMost(1.2));
+    }
 }
 
 /// Round trips beside a queue in which very many messages wait.
@@ -165,7 +169,7 @@ fn crowded(plan: &Plan) {
 
 /// More producers and consumers on one queue.
 fn four(plan: &Plan) {
-    let through = |middle, pairs| move || runs::stream(plan, middle, Clients::Lean, pairs, 1);
+    let through = |middle, pairs| move || runs::stream(plan, middle, Clients::Lean, pairs);
     let [relay, one, four] = rounds(
         plan,
         [

@@ -18,13 +18,12 @@ pub(crate) enum Middle {
 }
 
 impl Middle {
-    fn start(self, pairs: usize, queues: usize, wait: Wait) -> (Part, SocketAddr) {
+    fn start(self, pairs: usize, wait: Wait) -> (Part, SocketAddr) {
         match self {
             Self::Relay => Part::serve("relay", &[("pairs", &pairs), ("wait", &wait.name())]),
-            Self::Broker(loops) => Part::serve(
-                "broker",
-                &[("loops", &loops), ("queues", &queues), ("wait", &wait.name())],
-            ),
+            Self::Broker(loops) => {
+                Part::serve("broker", &[("loops", &loops), ("wait", &wait.name())])
+            }
         }
     }
 
@@ -57,27 +56,29 @@ pub(crate) struct Rate {
 }
 
 /// Producers and consumers at full speed.
-pub(crate) fn stream(
-    plan: &Plan,
-    middle: Middle,
-    clients: Clients,
-    pairs: usize,
-    queues: usize,
-) -> Rate {
-    let (server, address) = middle.start(pairs, queues, Wait::Block);
-    let settings: [(&str, &dyn ToString); 2] = [("address", &address), ("queues", &queues)];
-    let start = |part| Part::start(&middle.part(clients, part), &settings);
+pub(crate) fn stream(plan: &Plan, middle: Middle, clients: Clients, pairs: usize) -> Rate {
+    let (server, address) = middle.start(pairs, Wait::Block);
+    let start = |part| Part::start(&middle.part(clients, part), &[("address", &address)]);
     let consumers: Vec<Part> = (0..pairs).map(|_| start("consumer")).collect();
     let producers: Vec<Part> = (0..pairs).map(|_| start("producer")).collect();
     rate(plan, &server, consumers, producers)
 }
 
+/// Through so many queues in turn, a run of messages to each, with as many messages on their way as
+/// through one.
+pub(crate) fn pump(plan: &Plan, queues: usize, run: usize) -> Rate {
+    let (server, address) = Middle::Broker(1).start(1, Wait::Block);
+    let settings: [(&str, &dyn ToString); 3] =
+        [("address", &address), ("queues", &queues), ("run", &run)];
+    let pump = Part::start("pump", &settings);
+    rate_of_one(plan, &server, pump)
+}
+
 /// One message at a time, each acknowledged and that answered before the next.
 pub(crate) fn acknowledged(plan: &Plan) -> Rate {
-    let (server, address) = Middle::Broker(1).start(1, 1, Wait::Block);
-    let settings: [(&str, &dyn ToString); 2] = [("address", &address), ("queues", &1)];
-    let consumer = Part::start("acknowledger", &settings);
-    let producer = Part::start("producer", &settings);
+    let (server, address) = Middle::Broker(1).start(1, Wait::Block);
+    let consumer = Part::start("acknowledger", &[("address", &address)]);
+    let producer = Part::start("producer", &[("address", &address)]);
     rate(plan, &server, vec![consumer], vec![producer])
 }
 
@@ -142,14 +143,14 @@ pub(crate) struct Trip {
 
 /// Round trips, one after the other, beside so many messages that wait in another queue.
 pub(crate) fn trip_beside(plan: &Plan, waiting: usize) -> Trip {
-    let (server, address) = Middle::Broker(1).start(1, 1, Wait::Block);
+    let (server, address) = Middle::Broker(1).start(1, Wait::Block);
     let _filler = Part::start("filler", &[("address", &address), ("messages", &waiting)]);
     measure_trips(plan, &server, address, ["responder", "requester"], Wait::Block)
 }
 
 /// Round trips, one after the other.
 pub(crate) fn trip(plan: &Plan, middle: Middle, clients: Clients, wait: Wait) -> Trip {
-    let (server, address) = middle.start(1, 1, wait);
+    let (server, address) = middle.start(1, wait);
     let [responder, requester] = ["responder", "requester"].map(|part| middle.part(clients, part));
     measure_trips(plan, &server, address, [&responder, &requester], wait)
 }
@@ -188,7 +189,7 @@ pub(crate) fn spread_barely(plan: &Plan) -> (f64, f64) {
 
 /// The same with the broker and subscribers of a topic.
 pub(crate) fn spread(plan: &Plan, loops: usize) -> f64 {
-    let (_server, address) = Middle::Broker(loops).start(1, 1, Wait::Block);
+    let (_server, address) = Middle::Broker(loops).start(1, Wait::Block);
     last_arrival(plan, address, false)
 }
 
@@ -209,7 +210,7 @@ pub(crate) struct Crowd {
 
 /// Many connections, all open at the same time.
 pub(crate) fn crowd(plan: &Plan, loops: usize) -> Crowd {
-    let (server, address) = Middle::Broker(loops).start(1, 1, Wait::Block);
+    let (server, address) = Middle::Broker(loops).start(1, Wait::Block);
     let open = |connections: usize| {
         Part::start("crowd", &[("address", &address), ("connections", &connections)])
     };

@@ -18,11 +18,17 @@ const ACKS: usize = 10;
 const ACK_BYTES: usize = 40;
 
 /// A number no packet has by chance, to find the place where one stands.
-const MARK: i64 = 0x7A6B_5C4D_3E2F_1A0B;
+pub(crate) const MARK: i64 = 0x7A6B_5C4D_3E2F_1A0B;
 
-/// The name of one of many destinations, as long as makes a message [`MESSAGE_BYTES`] long.
+/// What the names of all destinations begin with, as long as makes a message [`MESSAGE_BYTES`] long.
+const NAME: &str = "a_destination_with_a_longish_name_";
+
+/// Digits behind it.
+const DIGITS: usize = 5;
+
+/// The name of one of many destinations.
 pub(crate) fn name(number: i32) -> String {
-    format!("a_destination_with_a_longish_name_{number:05}")
+    format!("{NAME}{number:0DIGITS$}")
 }
 
 /// A message to this destination.
@@ -40,6 +46,31 @@ pub(crate) fn message(name: &str, destination: Flags, producer: i64) -> Vec<u8> 
     let bytes = builder.finish().raw().to_vec();
     assert_eq!(bytes.len(), MESSAGE_BYTES);
     bytes
+}
+
+/// Where in a message its destination and its producer stand.
+pub(crate) struct Address {
+    digits: usize,
+    producer: usize,
+}
+
+impl Address {
+    /// Finds them in a message of the producer [`MARK`].
+    pub(crate) fn of(message: &[u8]) -> Self {
+        let find = |wanted: &[u8]| message.windows(wanted.len()).position(|bytes| bytes == wanted);
+        let name = find(NAME.as_bytes()).expect("the name");
+        Self { digits: name + NAME.len(), producer: find(&MARK.to_be_bytes()).expect("the mark") }
+    }
+
+    /// Sends a message of this shape to another destination, from another producer.
+    pub(crate) fn write(&self, message: &mut [u8], number: i32, producer: i64) {
+        let mut rest = number;
+        for digit in message[self.digits..self.digits + DIGITS].iter_mut().rev() {
+            *digit = b'0' + u8::try_from(rest % 10).expect("a digit");
+            rest /= 10;
+        }
+        message[self.producer..self.producer + 8].copy_from_slice(&producer.to_be_bytes());
+    }
 }
 
 /// Gives a message its number, and says whether it uses up the producer's credit.

@@ -12,6 +12,9 @@ use crate::{
     stencil::{self, Answers, MESSAGE_BYTES},
 };
 
+/// Messages on their way at which a pump takes before it sends again.
+const PUMPED: usize = 2000;
+
 /// Logs in and opens a session.
 pub(crate) fn log_in(duty: &Duty, ack_mode: i32) -> (Raw, i64) {
     let mut raw = Raw::login(duty.address(), METERING);
@@ -22,7 +25,7 @@ pub(crate) fn log_in(duty: &Duty, ack_mode: i32) -> (Raw, i64) {
 /// Sends as fast as its credit allows.
 pub(crate) fn producer(duty: &Duty) {
     let raw = Raw::login(duty.address(), METERING);
-    let mut producer = lean::Producer::new(raw, duty.setting("queues"));
+    let mut producer = lean::Producer::new(raw, 1, 1);
     duty.ready();
     while producer.send().is_some() {}
 }
@@ -30,9 +33,29 @@ pub(crate) fn producer(duty: &Duty) {
 /// Takes whatever comes.
 pub(crate) fn consumer(duty: &Duty) {
     let raw = Raw::login(duty.address(), METERING);
-    let mut consumer = lean::Consumer::new(raw, duty.setting("queues"));
+    let mut consumer = lean::Consumer::new(raw, 1);
     duty::say("ready");
     while let Some(count) = consumer.receive() {
+        duty::count(count as u64);
+    }
+}
+
+/// Sends and takes by turns, so that there are never many messages on their way, however many
+/// queues they go through.
+pub(crate) fn pump(duty: &Duty) {
+    let queues = duty.setting("queues");
+    let log_in = || Raw::login(duty.address(), METERING);
+    let mut consumer = lean::Consumer::new(log_in(), queues);
+    let mut producer = lean::Producer::new(log_in(), queues, duty.setting("run"));
+    duty.ready();
+    let mut on_their_way = 0;
+    loop {
+        while on_their_way < PUMPED {
+            let Some(count) = producer.send() else { return };
+            on_their_way += count;
+        }
+        let Some(count) = consumer.receive() else { return };
+        on_their_way -= count;
         duty::count(count as u64);
     }
 }
