@@ -2,10 +2,10 @@
 #![allow(unsafe_code, reason = "an allocator that counts is unsafe to implement")]
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    cell::Cell,
-};
+#[path = "support/allocator.rs"]
+mod allocator;
+
+use std::cell::Cell;
 
 use bytes::{Bytes, BytesMut};
 #[cfg(feature = "broker")]
@@ -18,9 +18,7 @@ use tidegate::{
     },
 };
 
-/// Counts what each thread asks for, so that tests do not see each other.
-struct Counting;
-
+// Each thread has its own count, so that tests do not see each other.
 thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
@@ -29,29 +27,6 @@ fn count() {
     // A thread that is ending has no counter any more, and no test either.
     let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
 }
-
-// SAFETY: everything is passed on to the system's allocator; counting allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps the contract, which is the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps the contract, which is the same.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract, which is the same.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 fn allocations<R>(work: impl FnOnce() -> R) -> (usize, R) {
     let before = ALLOCATIONS.get();

@@ -3,11 +3,7 @@
 #![allow(unsafe_code, reason = "an allocator that counts is unsafe to implement")]
 #![allow(clippy::unwrap_used, clippy::cast_precision_loss, reason = "tests")]
 
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    cell::Cell,
-    thread,
-};
+use std::{cell::Cell, thread};
 
 use tidegate::{
     broker::{Broker, BrokerConfig, Idle, LimitBehavior},
@@ -17,6 +13,8 @@ use tidegate::{
     },
 };
 
+#[path = "support/allocator.rs"]
+mod allocator;
 #[path = "../benches/broker/lean.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the bench uses the rest")]
 mod lean;
@@ -31,8 +29,6 @@ mod support;
 use support::raw::{self, Raw};
 
 /// Counts what threads ask for that are not clients.
-struct Counting;
-
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
@@ -45,29 +41,6 @@ fn count() {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
     }
 }
-
-// SAFETY: everything is passed on to the system's allocator; counting allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps the contract, which is the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps the contract, which is the same.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract, which is the same.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 /// Messages before anything is counted, and messages over which it is.
 const WARM: usize = 50_000;

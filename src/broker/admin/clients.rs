@@ -12,6 +12,7 @@ use crate::{
 
 use super::{
     super::{
+        connection::Connection,
         connections::{ConnectionInfo, Kill},
         consumer::Consumer,
         destination::{Destination, Kind},
@@ -296,16 +297,7 @@ pub(super) fn destroy_producer(
     caller: &Caller,
     turn: &mut Turn<'_>,
 ) -> Outcome {
-    let id = request.target_id()?;
-    let caller = caller.clone();
-    survey(
-        turn,
-        move |open, turn| open.end_producer(id, turn).then_some(()),
-        move |found, turn| {
-            caller.answer(ended(&found, "producer", id), turn);
-        },
-    );
-    Ok(None)
+    end_one(request, caller, turn, "producer", Connection::end_producer)
 }
 
 pub(super) fn destroy_consumer(
@@ -313,14 +305,23 @@ pub(super) fn destroy_consumer(
     caller: &Caller,
     turn: &mut Turn<'_>,
 ) -> Outcome {
+    end_one(request, caller, turn, "consumer", Connection::end_consumer)
+}
+
+/// Ends what a request names, on whichever connection it is.
+fn end_one(
+    request: &AdminRequest<'_>,
+    caller: &Caller,
+    turn: &mut Turn<'_>,
+    what: &'static str,
+    end: fn(&mut Connection, i64, &mut Turn<'_>) -> bool,
+) -> Outcome {
     let id = request.target_id()?;
     let caller = caller.clone();
     survey(
         turn,
-        move |open, turn| open.end_consumer(id, turn).then_some(()),
-        move |found, turn| {
-            caller.answer(ended(&found, "consumer", id), turn);
-        },
+        move |open, turn| end(open, id, turn).then_some(()),
+        move |found, turn| caller.answer(ended(&found, what, id), turn),
     );
     Ok(None)
 }
