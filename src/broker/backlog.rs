@@ -240,6 +240,17 @@ impl Backlog {
         None
     }
 
+    /// Takes a message that is the first of its priority and is like this.
+    pub(super) fn take_first(&mut self, is_like: impl Fn(&Stored) -> bool) -> Option<Entry> {
+        let at = (0..PRIORITIES).filter(|at| self.filled & 1 << at != 0).find(|&at| {
+            let first = self.lanes[at].slots.front();
+            first.and_then(|slot| slot.message.as_ref()).is_some_and(|message| is_like(message))
+        })?;
+        let entry = self.lanes[at].take(0);
+        self.account(at, entry.as_ref());
+        entry
+    }
+
     fn account(&mut self, lane: usize, entry: Option<&Entry>) {
         self.len -= usize::from(entry.is_some());
         if self.lanes[lane].live == 0 {

@@ -213,3 +213,57 @@ impl Desk {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Desk;
+    use crate::{
+        broker::{BrokerConfig, attributes::LimitBehavior},
+        message::DestinationKind,
+        proto::auth,
+        wire::{PacketBuilder, PacketType, Padding, VariableHeader},
+    };
+
+    fn send(desk: &mut Desk, packet: PacketBuilder) {
+        desk.receive(0, packet.finish().raw().clone());
+    }
+
+    fn on_topic(kind: PacketType) -> PacketBuilder {
+        PacketBuilder::new(kind).string("JMQDestination", "t").int("JMQDestType", 2)
+    }
+
+    #[test]
+    fn a_subscription_nobody_comes_to_does_not_keep_what_its_topic_has_given_up() {
+        for behavior in [LimitBehavior::RemoveOldest, LimitBehavior::RemoveLowPriority] {
+            let mut config = BrokerConfig::default();
+            config.topic.messages_max = 3;
+            config.topic.limit_behavior = behavior;
+            let mut desk = Desk::new(config);
+            desk.connect();
+            let proof = auth::stored_hash("guest", "guest");
+            let proof = auth::digest_response(&proof, &auth::nonce([7; 16]));
+            let login = PacketBuilder::new(PacketType::AUTHENTICATE)
+                .string("JMQAuthType", "digest")
+                .body(auth::authenticate_body("guest", &proof).unwrap());
+            send(&mut desk, PacketBuilder::new(PacketType::HELLO));
+            send(&mut desk, login);
+            // A plain one that never starts, and one that stands for itself.
+            send(&mut desk, on_topic(PacketType::ADD_CONSUMER));
+            let durable = on_topic(PacketType::ADD_CONSUMER).string("JMQDurableName", "d");
+            send(&mut desk, durable.boolean("JMQJMSShare", true));
+            for number in 0..200_u8 {
+                let fields =
+                    VariableHeader { destination: Some(b"t"), ..VariableHeader::default() };
+                let message = PacketBuilder::new(PacketType::TEXT_MESSAGE)
+                    .variable(&fields, Padding::Java)
+                    .unwrap()
+                    .priority(number % 10);
+                send(&mut desk, message);
+            }
+            assert_eq!(desk.messages_of(DestinationKind::Topic), 3, "{behavior}");
+            let all = desk.shared.subscriptions.all();
+            let kept = all.iter().map(|(_, one)| one.messages()).max().unwrap();
+            assert!(kept <= 4, "{behavior}: {kept} are kept");
+        }
+    }
+}

@@ -198,6 +198,19 @@ impl State {
         }
         self.count_in(message);
         self.enqueue(SHARED, entry, turn.wall_ms);
+        if self.part == Part::Subscription {
+            self.drop_given_up(SHARED, turn);
+        }
+    }
+
+    /// Drops what the topic has given up. Nobody may ever come to take it, so it goes when others
+    /// come: a topic gives up the oldest of a priority first.
+    fn drop_given_up(&mut self, key: i64, turn: &mut Turn<'_>) {
+        while let Some(one) = self.subscriptions.get_mut(&key)
+            && let Some(entry) = one.backlog.take_first(Stored::is_given_up)
+        {
+            self.subtract(&entry.message, turn);
+        }
     }
 
     fn count_in(&mut self, message: &Stored) {
@@ -237,7 +250,8 @@ impl State {
         }
         message.set_holders(u32::try_from(holders).unwrap_or(u32::MAX));
         self.count_in(message);
-        if self.attributes.limit_behavior.removes() {
+        let removes = self.attributes.limit_behavior.removes();
+        if removes {
             self.note_arrival(entry.clone());
         }
         for to in routes {
@@ -245,6 +259,9 @@ impl State {
         }
         for key in plain.drain(..) {
             self.enqueue(key, entry.clone(), turn.wall_ms);
+            if removes {
+                self.drop_given_up(key, turn);
+            }
         }
         self.recipients = plain;
     }

@@ -13,6 +13,9 @@ pub(super) const DESTINATION_NAME_BYTES_MAX: usize = 4096;
 /// Most destinations of a broker.
 pub(super) const DESTINATIONS_MAX: usize = 100_000;
 
+/// Most subscriptions that are durable or shared.
+pub(super) const SUBSCRIPTIONS_MAX: usize = 100_000;
+
 /// Most sessions, and most producers, and most consumers of one connection.
 pub(super) const PER_CONNECTION_MAX: usize = 100_000;
 

@@ -17,6 +17,7 @@ use crate::{
 use super::{
     command::{Command, Rare},
     destination::{Destination, Kind},
+    limits::SUBSCRIPTIONS_MAX,
     stored::Stored,
     turn::Turn,
     wildcard::Pattern,
@@ -229,22 +230,22 @@ impl Subscriptions {
         self.named.read(|named| named.get(key).cloned())
     }
 
-    /// The subscription found by this, or `new` from now on.
+    /// The subscription found by this, or `new` from now on; `None` if there are too many.
     pub(super) fn find_or_add(
         &self,
         key: &SubscriptionKey,
         new: &Arc<Destination>,
-    ) -> Arc<Destination> {
+    ) -> Option<Arc<Destination>> {
         let (before, after) = self.named.update(|named| {
-            (!named.contains_key(key)).then(|| {
+            (!named.contains_key(key) && named.len() < SUBSCRIPTIONS_MAX).then(|| {
                 let mut next = named.clone();
                 next.insert(key.clone(), Arc::clone(new));
                 next
             })
         });
         match after {
-            Some(_) => Arc::clone(new),
-            None => before.get(key).map_or_else(|| Arc::clone(new), Arc::clone),
+            Some(_) => Some(Arc::clone(new)),
+            None => before.get(key).cloned(),
         }
     }
 

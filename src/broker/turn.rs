@@ -31,6 +31,8 @@ pub(super) struct Carry {
     bursts: Vec<(Arc<Destination>, Vec<Command>)>,
     /// What the topic that is being run leaves with its subscriptions.
     forwards: Vec<(Arc<Destination>, Vec<Command>)>,
+    /// Behind the place where the last of them was found.
+    forward_at: usize,
     /// What concerns transactions; whether the coordinator is to be entered.
     transactions: Vec<Transact>,
     coordinate: bool,
@@ -129,19 +131,29 @@ impl<'a> Turn<'a> {
     /// Leaves a message for a subscription when its topic's run ends.
     pub(super) fn forward(&mut self, to: &Arc<Destination>, message: Arc<Stored>) {
         let command = Command::Forward(message);
-        let forwards = &mut self.carry.forwards;
-        match forwards.iter_mut().find(|(known, _)| Arc::ptr_eq(known, to)) {
-            Some((_, commands)) => commands.push(command),
+        let Carry { forwards, forward_at, spare, .. } = &mut *self.carry;
+        // A topic goes through its subscriptions in the same order for each message.
+        let behind = *forward_at..forwards.len();
+        let before = 0..behind.start.min(forwards.len());
+        let is_it = |&at: &usize| Arc::ptr_eq(&forwards[at].0, to);
+        let at = match behind.chain(before).find(is_it) {
+            Some(at) => {
+                forwards[at].1.push(command);
+                at
+            }
             None => {
-                let mut commands = self.carry.spare.commands();
+                let mut commands = spare.commands();
                 commands.push(command);
                 forwards.push((Arc::clone(to), commands));
+                forwards.len() - 1
             }
-        }
+        };
+        *forward_at = at + 1;
     }
 
     /// Leaves what was forwarded. Called behind the topic's gate, so that order holds.
     pub(super) fn push_forwards(&mut self) {
+        self.carry.forward_at = 0;
         for (to, commands) in std::mem::take(&mut self.carry.forwards) {
             self.send_all_now(&to, commands);
         }

@@ -145,7 +145,10 @@ impl Connection {
         let new = Destination::new(name, Kind::Topic, Origin::Subscription, attributes);
         let new = Arc::new(new);
         let destination = match &key {
-            Some(key) => turn.shared.subscriptions.find_or_add(key, &new),
+            Some(key) => {
+                let found = turn.shared.subscriptions.find_or_add(key, &new);
+                found.ok_or_else(|| (Status::RESOURCE_FULL, "too many subscriptions".to_owned()))?
+            }
             None => new,
         };
         let selector = selector.map(Plain::new);
