@@ -259,10 +259,12 @@ impl World {
     fn parted(&mut self, to: u32) {
         let ids: Vec<i64> = self.txs.keys().copied().collect();
         for id in ids {
-            if self.txs[&id].unsettled() == 0 {
-                self.take_silent_turns(id);
-            }
             let left = [Turn::SessionGone(to), Turn::ConnectionGone(to)];
+            // What comes behind it may be told later than this.
+            while self.txs[&id].unsettled() == 0
+                && self.txs[&id].turns.iter().any(|turn| left.contains(turn))
+                && self.take_silent_turn(id)
+            {}
             assert!(!self.txs[&id].turns.iter().any(|turn| left.contains(turn)), "{id} is left");
         }
     }
@@ -311,39 +313,44 @@ impl World {
 
     /// Turns nobody hears of, up to the next one somebody does.
     fn take_silent_turns(&mut self, id: i64) {
-        while let Some(&turn) = self.tx(id).turns.front() {
-            if matches!(turn, Turn::Ask(..) | Turn::Admin(..)) {
-                return;
-            }
-            self.tx(id).turns.pop_front();
-            let tx = self.tx(id);
-            match turn {
-                _ if tx.is_over() => {}
-                Turn::Expired => {
-                    if tx.state != PREPARED {
-                        self.ended(id, TIMED_OUT, false);
-                    }
+        while self.take_silent_turn(id) {}
+    }
+
+    /// The next turn, if nobody hears of it; `false` if there is none.
+    fn take_silent_turn(&mut self, id: i64) -> bool {
+        let Some(&turn) = self.tx(id).turns.front() else { return false };
+        if matches!(turn, Turn::Ask(..) | Turn::Admin(..)) {
+            return false;
+        }
+        self.tx(id).turns.pop_front();
+        let tx = self.tx(id);
+        match turn {
+            _ if tx.is_over() => {}
+            Turn::Expired => {
+                if tx.state != PREPARED {
+                    self.ended(id, TIMED_OUT, false);
                 }
-                _ => {
-                    let stays = match tx.start.auto_rollback {
-                        AutoRollback::All => false,
-                        AutoRollback::NotPrepared => tx.state == PREPARED,
-                        AutoRollback::Never => true,
-                    };
-                    if !stays {
-                        self.ended(id, ROLLED_BACK, true);
-                        continue;
-                    }
-                    tx.start.session = None;
-                    if matches!(turn, Turn::ConnectionGone(_)) {
-                        tx.owner = None;
-                    }
-                    if !tx.held {
-                        self.held(id);
-                    }
+            }
+            _ => {
+                let stays = match tx.start.auto_rollback {
+                    AutoRollback::All => false,
+                    AutoRollback::NotPrepared => tx.state == PREPARED,
+                    AutoRollback::Never => true,
+                };
+                if !stays {
+                    self.ended(id, ROLLED_BACK, true);
+                    return true;
+                }
+                tx.start.session = None;
+                if matches!(turn, Turn::ConnectionGone(_)) {
+                    tx.owner = None;
+                }
+                if !tx.held {
+                    self.held(id);
                 }
             }
         }
+        true
     }
 
     /// Everything it acknowledged is held now, and was not before.
