@@ -13,9 +13,10 @@ use super::{
     clock,
     core::LoggedIn,
     error::{AttemptError, ConnectError},
-    settings::{AddressListBehavior, Settings},
+    settings::Settings,
     socket::{HEARTBEAT, ReadTimeout, Wait, Wire},
     stamp::Stamp,
+    walk::{Step, Walk},
 };
 use crate::{
     proto::client::{ClientEnd, ClientEvent, ConnectionError, Identity, LEVEL, LEVEL_LEAST},
@@ -32,47 +33,30 @@ const LOGIN_LONGEST: Duration = Duration::from_secs(180);
 
 /// Tries the addresses as the settings say, until one takes the login.
 pub(super) fn connect(settings: &Settings) -> Result<LoggedIn, ConnectError> {
-    let mut addresses = settings.address_list();
-    if settings.behavior == AddressListBehavior::Random {
-        let start = usize::from(random::<2>().iter().fold(0, |sum, &b| sum * 256 + u16::from(b)));
-        let len = addresses.len();
-        addresses.rotate_left(start % len.max(1));
-    }
-    let mut attempts = 0_u32;
-    let mut pass = 0_u32;
-    loop {
-        pass = pass.saturating_add(1);
-        for (at, address) in addresses.iter().enumerate() {
-            let mut again = 0_u32;
-            loop {
-                attempts = attempts.saturating_add(1);
-                let last = match attempt(address, settings) {
-                    Ok(login) => return Ok(login),
-                    Err(AttemptError::Login { cause, .. }) if is_final(&cause) => {
-                        return Err(ConnectError::Refused { address: address.to_string(), cause });
-                    }
-                    Err(error) => error,
-                };
-                tracing::debug!(%address, error = %last, "no connection");
-                let tries_left = settings.attempts.is_none_or(|most| again < most);
-                let addresses_left = at + 1 < addresses.len();
-                let passes_left = settings.iterations.is_none_or(|most| pass < most);
-                if !tries_left && !addresses_left && !passes_left {
-                    let addresses =
-                        addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-                    return Err(ConnectError::Unreachable { addresses, attempts, last });
-                }
-                // Another address is tried at once; the same one, or the list again, after a rest.
-                if tries_left || !addresses_left {
-                    rest(settings.interval);
-                }
-                if !tries_left {
-                    break;
-                }
-                again = again.saturating_add(1);
+    let addresses = settings.address_list();
+    let (mut attempts, mut last) = (0_u32, None);
+    for step in Walk::new(settings, u64::from_ne_bytes(random())) {
+        let address = match step {
+            Step::Rest(time) => {
+                rest(time);
+                continue;
             }
-        }
+            Step::Try { address, .. } => &addresses[address],
+        };
+        attempts = attempts.saturating_add(1);
+        let error = match attempt(address, settings) {
+            Ok(login) => return Ok(login),
+            Err(AttemptError::Login { cause, .. }) if is_final(&cause) => {
+                return Err(ConnectError::Refused { address: address.to_string(), cause });
+            }
+            Err(error) => error,
+        };
+        tracing::debug!(%address, %error, "no connection");
+        last = Some(error);
     }
+    let last = last.expect("a walk tries every address once at least");
+    let addresses = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    Err(ConnectError::Unreachable { addresses, attempts, last })
 }
 
 /// Whether another attempt would get the same answer.
@@ -91,6 +75,9 @@ fn rest(time: Duration) {
 }
 
 fn attempt(address: &Address, settings: &Settings) -> Result<LoggedIn, AttemptError> {
+    if let Some(missing) = address.missing() {
+        return Err(AttemptError::NotIncluded { address: address.to_string(), missing });
+    }
     let place = format!("{}:{}", address.host, address.port);
     let targets = resolve(address)?;
     let mut last = None;
@@ -124,11 +111,11 @@ fn reach(
     settings: &Settings,
 ) -> Result<(SocketAddr, Wire, ReadTimeout), AttemptError> {
     let target = match &address.way {
-        Way::Direct { .. } => target,
         Way::PortMapper { service } => {
             let port = ask_port_mapper(target, service, settings)?;
             SocketAddr::new(target.ip(), port)
         }
+        _ => target,
     };
     let (wire, timeout) = Wire::connect(target, settings.connect_timeout)
         .map_err(|error| connect_error(target, &error))?;

@@ -86,6 +86,17 @@ pub enum AttemptError {
         /// What is wrong.
         reason: String,
     },
+    /// The address is a good one, but this build has no way there. Another attempt is the same.
+    #[error(
+        "{address} needs {missing}, which this build does not include; it has mq:// and mqtcp:// \
+         to services over TCP"
+    )]
+    NotIncluded {
+        /// The address in full.
+        address: String,
+        /// The transport: "TLS", "WebSocket", "WebSocket over TLS", "the HTTP tunnel", …
+        missing: &'static str,
+    },
     /// The login failed.
     #[error("login at {place} failed")]
     Login {

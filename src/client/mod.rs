@@ -47,6 +47,7 @@ mod session_state;
 mod settings;
 mod socket;
 mod stamp;
+mod walk;
 mod xa;
 
 pub use browser::{Browse, Browser};
