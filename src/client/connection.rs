@@ -3,6 +3,7 @@
 use std::thread::JoinHandle;
 
 use super::{
+    connection_consumer::Dispatch,
     core::Core,
     error::{ConnectError, RequestError, SessionError},
     keeper, listening,
@@ -38,6 +39,7 @@ pub(super) struct ConnectionOwner {
     /// One place, until somebody joins it.
     keeper: Queue<JoinHandle<()>>,
     sessions: Snapshot<Vec<Arc<SessionShared>>>,
+    connection_consumers: Snapshot<Vec<Arc<Dispatch>>>,
     /// It was started, or has made a session.
     used: AtomicBool,
     temporaries: AtomicU64,
@@ -65,6 +67,7 @@ impl Connection {
                 core,
                 keeper,
                 sessions: Snapshot::new(Vec::new()),
+                connection_consumers: Snapshot::new(Vec::new()),
                 used: AtomicBool::new(false),
                 temporaries: AtomicU64::new(0),
             }),
@@ -212,6 +215,20 @@ impl ConnectionOwner {
         });
     }
 
+    pub(super) fn add_connection_consumer(&self, added: &Arc<Dispatch>) {
+        self.connection_consumers.update(|all| {
+            let mut all = all.clone();
+            all.push(Arc::clone(added));
+            Some(all)
+        });
+    }
+
+    pub(super) fn forget_connection_consumer(&self, gone: &Arc<Dispatch>) {
+        self.connection_consumers.update(|all| {
+            Some(all.iter().filter(|other| !Arc::ptr_eq(other, gone)).map(Arc::clone).collect())
+        });
+    }
+
     /// Number of the next temporary destination.
     pub(super) fn next_temporary(&self) -> u64 {
         // Relaxed: only the number's uniqueness matters.
@@ -222,7 +239,12 @@ impl ConnectionOwner {
         if !self.core.begin_close() {
             return Ok(());
         }
-        let outcome = self.say_goodbye();
+        let consumers = self.connection_consumers.load_full();
+        consumers.iter().for_each(|consumer| consumer.begin_close());
+        let ended = consumers.iter().map(|consumer| consumer.join());
+        let ended = ended.fold(Ok(()), Result::and);
+        let parted = self.say_goodbye(!consumers.is_empty());
+        let outcome = ended.and(parted);
         self.core.fail(ConnectionError::Closed);
         self.join_keeper();
         match outcome {
@@ -232,7 +254,7 @@ impl ConnectionOwner {
         }
     }
 
-    fn say_goodbye(&self) -> Result<(), RequestError> {
+    fn say_goodbye(&self, had_connection_consumer: bool) -> Result<(), RequestError> {
         let sessions = self.sessions.load_full();
         for session in sessions.iter() {
             session.begin_close();
@@ -255,7 +277,8 @@ impl ConnectionOwner {
         }
         let id = self.core.welcome.connection_id;
         let goodbye = self.core.request(PacketType::GOODBYE, |packet| {
-            packet.boolean("JMQBlock", self.core.has_client_id()).long("JMQConnectionID", id)
+            let block = had_connection_consumer || self.core.has_client_id();
+            packet.boolean("JMQBlock", block).long("JMQConnectionID", id)
         });
         outcome.and(goodbye).map(|_reply| ())
     }

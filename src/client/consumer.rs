@@ -199,7 +199,7 @@ impl Consumer {
         }
     }
 
-    fn parts(&self) -> (&Arc<SessionShared>, &Arc<ConsumerShared>) {
+    pub(super) fn parts(&self) -> (&Arc<SessionShared>, &Arc<ConsumerShared>) {
         (&self.owner.session.shared, &self.owner.shared)
     }
 

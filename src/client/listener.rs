@@ -62,7 +62,7 @@ fn run(session: &Arc<SessionShared>) {
         // Closing, or the connection is lost, which those who use the session are told.
         let Ok(Some(Some((id, packet)))) = next else { break };
         if let Some(listener) = turns.listeners.get_mut(&id) {
-            hand_over(session, listener, &packet);
+            hand_over(session, &listener.consumer, &mut *listener.call, &packet);
             session.ask_for_next(&listener.consumer);
         }
         // Release: what the listener did comes before what a closer does next.
@@ -156,8 +156,13 @@ impl Turns {
 }
 
 /// Runs the listener on a message, again if it fails, and acknowledges as the session does.
-fn hand_over(session: &SessionShared, listener: &mut Listener, packet: &Packet) {
-    let Ok(Some(_)) = session.open(&listener.consumer, packet) else { return };
+pub(super) fn hand_over(
+    session: &SessionShared,
+    consumer: &ConsumerShared,
+    listener: &mut dyn FnMut(Message),
+    packet: &Packet,
+) {
+    let Ok(Some(_)) = session.open(consumer, packet) else { return };
     let block = Block::of(packet.header());
     let settles = match settles(session) {
         Ok(settles) => settles,
@@ -167,7 +172,7 @@ fn hand_over(session: &SessionShared, listener: &mut Listener, packet: &Packet) 
     match settles {
         // Before the call, in which the application may acknowledge, commit or roll back.
         Settles::WhenAsked => session.link.acks.add(&session.core, block),
-        Settles::With(id) if !acknowledge(session, listener, packet, Some(id)) => return,
+        Settles::With(id) if !acknowledge(session, consumer, packet, Some(id)) => return,
         Settles::With(_) | Settles::Afterwards => {}
     }
     let repeats = match settles {
@@ -181,7 +186,7 @@ fn hand_over(session: &SessionShared, listener: &mut Listener, packet: &Packet) 
         _ if !done => session.decline(packet, Unwanted::Failed),
         AcknowledgeMode::DupsOk => session.link.acks.add(&session.core, block),
         _ => {
-            let _told = acknowledge(session, listener, packet, None);
+            let _told = acknowledge(session, consumer, packet, None);
         }
     }
 }
@@ -210,11 +215,11 @@ fn settles(session: &SessionShared) -> Result<Settles, RequestError> {
 /// Whether the broker took the acknowledgement.
 fn acknowledge(
     session: &SessionShared,
-    listener: &Listener,
+    consumer: &ConsumerShared,
     packet: &Packet,
     transaction: Option<i64>,
 ) -> bool {
-    let outcome = session.acknowledge_one(&listener.consumer, packet, transaction);
+    let outcome = session.acknowledge_one(consumer, packet, transaction);
     if let Err(error) = &outcome {
         // The broker delivers it again, here or elsewhere.
         tracing::warn!(%error, "a listener's message was not acknowledged");
@@ -223,7 +228,12 @@ fn acknowledge(
 }
 
 /// Calls the listener until it does not fail, so many times more at most; whether it did not.
-fn call(session: &SessionShared, listener: &mut Listener, packet: &Packet, repeats: u32) -> bool {
+fn call(
+    session: &SessionShared,
+    listener: &mut dyn FnMut(Message),
+    packet: &Packet,
+    repeats: u32,
+) -> bool {
     let settings = &session.core.settings;
     for attempt in 0..=repeats {
         if attempt > 0 {
@@ -235,12 +245,11 @@ fn call(session: &SessionShared, listener: &mut Listener, packet: &Packet, repea
             }
         }
         let Ok(message) = Message::from_packet(packet) else { return false };
-        let call = &mut listener.call;
-        let run = || listening::run(session.place(Role::Listener), || call(message));
+        let run = || listening::run(session.place(Role::Listener), || listener(message));
         if catch_unwind(AssertUnwindSafe(run)).is_ok() {
             return true;
         }
-        tracing::warn!(consumer = listener.consumer.id, attempt, "a listener panicked");
+        tracing::warn!(consumer = packet.header().consumer_id, attempt, "a listener panicked");
     }
     false
 }

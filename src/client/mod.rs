@@ -9,6 +9,7 @@
 //! | all or nothing | [`Session::commit`], [`Session::rollback`]; [`XaSession`] for a transaction manager |
 //! | some messages of a queue or topic, or keeping them | [`ConsumerOptions`], [`Session::unsubscribe`] |
 //! | looking without taking | [`Browser`] |
+//! | many handlers for one destination | [`Connection::create_connection_consumer`], [`ServerSessions`] |
 //! | a question and its answer | [`Requestor`], [`Session::create_temporary`] |
 //! | sending without waiting | [`Producer::send_async`] |
 //!
@@ -26,6 +27,7 @@ mod clock;
 mod completion;
 mod connect;
 mod connection;
+mod connection_consumer;
 mod consumer;
 mod core;
 mod error;
@@ -42,6 +44,7 @@ mod redelivery;
 mod replies;
 mod requestor;
 mod routes;
+mod server_session;
 mod session;
 mod session_state;
 mod settings;
@@ -52,6 +55,7 @@ mod xa;
 
 pub use browser::{Browse, Browser};
 pub use connection::Connection;
+pub use connection_consumer::ConnectionConsumer;
 pub use consumer::Consumer;
 pub use error::{
     AcknowledgeError, AttemptError, BrowseError, ConfigError, ConnectError, ConnectionError,
@@ -62,6 +66,7 @@ pub use factory::ConnectionFactory;
 pub use options::ConsumerOptions;
 pub use producer::Producer;
 pub use requestor::Requestor;
+pub use server_session::{Load, ServerSession, ServerSessionPool, ServerSessions};
 pub use session::{AcknowledgeMode, Session};
 pub use settings::AddressListBehavior;
 pub use xa::{XaCommit, XaEnd, XaResource, XaSession, XaStart, XaVote};

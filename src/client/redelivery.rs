@@ -11,6 +11,7 @@
 
 use super::{
     acks::{self, Block, Seen},
+    connection_consumer::Rest,
     error::RequestError,
     output::Push,
     session::AcknowledgeMode,
@@ -56,7 +57,8 @@ impl SessionShared {
         self.core.request(PacketType::STOP, |packet| packet.long("JMQSessionID", session))?;
         // After the reply nothing more comes: what waits now is all there is.
         let consumers = self.consumers();
-        let mut unseen = Vec::new();
+        let rest = Rest::take(self)?;
+        let mut unseen: Vec<_> = rest.blocks().collect();
         let mut emptied = Vec::new();
         for consumer in consumers.iter() {
             let before = unseen.len();
@@ -67,6 +69,7 @@ impl SessionShared {
         }
         acks::redeliver(&self.core, &unseen, Seen::No, transaction);
         acks::redeliver(&self.core, &seen(), Seen::Yes, transaction);
+        rest.let_go();
         for (consumer, count) in emptied {
             // The reset counts it, too.
             let _owed = consumer.link.settle();

@@ -5,6 +5,7 @@ use std::thread::JoinHandle;
 use super::{
     acks::{self, Answer, Batch, Block},
     completion::Completions,
+    connection_consumer::Loaded,
     consumer::ConsumerShared,
     core::Core,
     error::{RequestError, SessionError},
@@ -19,9 +20,20 @@ use super::{
 use crate::{
     message::Destination,
     proto::client::ConnectionError,
-    sync::{Arc, AtomicBool, AtomicU64, Inbox, Ordering, Queue, Signal, Snapshot, fence},
+    sync::{
+        Arc, AtomicBool, AtomicU32, AtomicU64, Inbox, Ordering, Queue, Signal, Snapshot, fence,
+    },
     wire::{MessageId, Packet, PacketBuilder, PacketType, Status},
 };
+
+/// Messages are handed out to whoever receives.
+const RECEIVERS: u32 = 0;
+/// The session's thread hands them to listeners.
+const LISTENERS: u32 = 1;
+/// A connection consumer has put messages here, which its server session hands to a handler.
+const LOADED: u32 = 2;
+/// It has done so before.
+const UNLOADED: u32 = 3;
 
 /// What a session's handles, its thread and its connection share.
 #[derive(Debug)]
@@ -32,7 +44,8 @@ pub(super) struct SessionShared {
     pub(super) link: Arc<SessionLink>,
     /// Listeners on their way to the session's thread.
     pub(super) listeners: Inbox<Listener>,
-    /// The consumer whose listener runs now; 0 for none.
+    /// The consumer whose listener runs now; 0 for none. In the session of a connection consumer,
+    /// the number of loads that are out.
     pub(super) running: AtomicU64,
     /// Woken when a listener has returned.
     pub(super) returned: Signal,
@@ -43,11 +56,14 @@ pub(super) struct SessionShared {
     pub(super) transaction: AtomicU64,
     /// Branches of distributed transactions that were begun here and are not settled.
     pub(super) branches: Snapshot<Vec<Branch>>,
+    /// What a connection consumer has put here and no handler has got.
+    pub(super) loaded: Inbox<Loaded>,
     /// Nothing is handed out: messages are on their way back to the broker.
     pub(super) recovering: AtomicBool,
     closing: AtomicBool,
     finished: AtomicBool,
-    has_thread: AtomicBool,
+    /// Who hands its messages out, one of the constants below.
+    handing_out: AtomicU32,
     /// One place, until somebody joins it.
     thread: Queue<JoinHandle<()>>,
 }
@@ -67,10 +83,11 @@ impl SessionShared {
             producers: Snapshot::new(Vec::new()),
             transaction: AtomicU64::new(0),
             branches: Snapshot::new(Vec::new()),
+            loaded: Inbox::new(),
             recovering: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             finished: AtomicBool::new(false),
-            has_thread: AtomicBool::new(false),
+            handing_out: AtomicU32::new(RECEIVERS),
             thread: Queue::new(1),
         }
     }
@@ -91,7 +108,28 @@ impl SessionShared {
 
     pub(super) fn has_listeners(&self) -> bool {
         // Relaxed: a receiver that misses it competes with the listener, as if it came earlier.
-        self.has_thread.load(Ordering::Relaxed)
+        self.handing_out.load(Ordering::Relaxed) != RECEIVERS
+    }
+
+    /// Whether a connection consumer may put a load here: it has neither another one nor listeners.
+    pub(super) fn take_load(&self) -> bool {
+        let take = |from| {
+            // AcqRel: after whoever had the last load, and before whoever wants listeners.
+            let taken = self.handing_out.compare_exchange(
+                from,
+                LOADED,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
+            taken.is_ok()
+        };
+        take(RECEIVERS) || take(UNLOADED)
+    }
+
+    /// The load is done; there may be another one.
+    pub(super) fn leave_load(&self) {
+        // Release: see `take_load`.
+        self.handing_out.store(UNLOADED, Ordering::Release);
     }
 
     /// Whether messages may be handed out now.
@@ -200,9 +238,20 @@ impl SessionShared {
     /// Gives a listener to the session's thread, which is started if need be.
     pub(super) fn listen(self: &Arc<Self>, listener: Listener) -> Result<(), SessionError> {
         self.check_open()?;
-        self.listeners.push(listener);
         // AcqRel: forbids that two callers both start the thread.
-        if !self.has_thread.swap(true, Ordering::AcqRel) {
+        let before = self.handing_out.compare_exchange(
+            RECEIVERS,
+            LISTENERS,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
+        if before.is_err_and(|now| now != LISTENERS) {
+            return Err(SessionError::IllegalState(
+                "the session handles messages of a connection consumer",
+            ));
+        }
+        self.listeners.push(listener);
+        if before.is_ok() {
             let started = listener::start(Arc::clone(self));
             let thread = started.map_err(|error| ConnectionError::Socket(error.kind()))?;
             let pushed = self.thread.push(thread);
@@ -288,7 +337,7 @@ impl SessionShared {
 
     /// Waits until no listener runs, of this consumer or of any. Not from within one: it would
     /// wait for itself.
-    fn await_listener(&self, consumer: Option<i64>) {
+    pub(super) fn await_listener(&self, consumer: Option<i64>) {
         if listening::in_session(self.key()) {
             return;
         }
@@ -319,13 +368,15 @@ impl SessionShared {
         self.completions.wake();
     }
 
-    /// Waits until the listeners and the completions of asynchronous sends have returned.
+    /// Waits until the listeners, the handlers of a connection consumer and the completions of
+    /// asynchronous sends have returned.
     pub(super) fn join_threads(&self) {
         if let Some(thread) = self.thread.pop() {
             self.core.nudge_reader();
             // Its panic would have been reported by the panic hook.
             let _ended = thread.join();
         }
+        self.await_listener(None);
         self.completions.join(&self.core);
     }
 
@@ -336,6 +387,7 @@ impl SessionShared {
             return Ok(());
         }
         self.join_threads();
+        self.link.acks.flush(&self.core);
         self.roll_back_for_good();
         let mut outcome = Ok(());
         for consumer in self.consumers.load_full().iter() {
