@@ -496,6 +496,24 @@ fn loads_of_a_pool_of_ones_own_have_at_most_so_many_messages_and_go_back_if_drop
 }
 
 #[test]
+fn a_load_is_one_message_where_the_attribute_says_so() {
+    let stage = Stage::new();
+    let connection = stage.connect_with(&[("imqLoadMaxToServerSession", "false")]);
+    let to = queue("cc.single");
+    send(&session(&connection, AcknowledgeMode::Auto), &to, 0..10, PERSISTENT);
+    let serving = session(&connection, AcknowledgeMode::Auto);
+    let (pool, is_free, loads, _ended) = own(&serving);
+    let consumer = connection.create_connection_consumer(&to, &plain(), pool, 4).unwrap();
+    connection.start().unwrap();
+    scenario::wait_until("all have arrived", || consumer.buffered() == 10);
+    is_free.send(()).unwrap();
+    let load = loads.recv_timeout(DEADLINE).unwrap();
+    assert_eq!(load.len(), 1);
+    drop((load, is_free));
+    connection.close().unwrap();
+}
+
+#[test]
 fn a_pool_that_gives_a_session_of_another_kind_loses_its_consumer_and_no_message() {
     let stage = Stage::new();
     let connection = stage.connect();

@@ -48,12 +48,21 @@ pub(super) enum Way {
     /// Host and port are a web server's; the path leads to the servlet, `server` (host and
     /// instance) to one of several brokers behind it.
     Tunnel { path: String, server: Option<String> },
+    /// The broker is in this process.
+    SameProcess,
 }
 
 impl Address {
+    /// The broker in this process, for which no text stands in a list.
+    pub(super) fn same_process() -> Self {
+        let host = DEFAULT_HOST.to_owned();
+        Self { host, port: 0, way: Way::SameProcess, trusts_host: None, over_tls: false }
+    }
+
     /// What this build would need to use the address; `None` if it can.
     pub(super) fn missing(&self) -> Option<&'static str> {
         match (&self.way, self.over_tls) {
+            (Way::SameProcess, _) => Some("a broker in the same process"),
             (Way::WebSocket { .. }, false) => Some("WebSocket"),
             (Way::WebSocket { .. }, true) => Some("WebSocket over TLS"),
             (Way::Tunnel { .. }, false) => Some("the HTTP tunnel"),
@@ -76,6 +85,7 @@ impl Address {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, path) = match (&self.way, self.over_tls) {
+            (Way::SameProcess, _) => return f.write_str("direct"),
             (Way::PortMapper { service }, false) => ("mq", service),
             (Way::PortMapper { service }, true) => ("mq+ssl", service),
             (Way::Direct { service }, false) => ("mqtcp", service),
@@ -127,7 +137,7 @@ pub(super) enum AddressError {
     TooMany,
 }
 
-/// Reads a comma-separated list; an empty one means the default address.
+/// Reads a comma-separated list, which may be empty.
 pub(super) fn parse_list(list: &str) -> Result<Vec<Address>, AddressError> {
     let addresses: Vec<_> = list
         .split(',')
@@ -135,11 +145,10 @@ pub(super) fn parse_list(list: &str) -> Result<Vec<Address>, AddressError> {
         .filter(|address| !address.is_empty())
         .map(parse)
         .collect::<Result<_, _>>()?;
-    match addresses.len() {
-        0 => Ok(vec![parse("")?]),
-        1..=ADDRESSES_MAX => Ok(addresses),
-        _ => Err(AddressError::TooMany),
+    if addresses.len() > ADDRESSES_MAX {
+        return Err(AddressError::TooMany);
     }
+    Ok(addresses)
 }
 
 /// What belongs to a scheme.
@@ -368,7 +377,7 @@ mod tests {
         let list = parse_list(" a , ,mqtcp://b:1/jms,").unwrap();
         let texts: Vec<_> = list.iter().map(ToString::to_string).collect();
         assert_eq!(texts, ["mq://a:7676/jms", "mqtcp://b:1/jms"]);
-        assert_eq!(parse_list(" ").unwrap().len(), 1);
+        assert_eq!(parse_list(" , ").unwrap().len(), 0);
         assert_eq!(parse_list(&"h,".repeat(256)).unwrap().len(), 256);
         assert_eq!(parse_list(&"h,".repeat(257)), Err(AddressError::TooMany));
     }

@@ -150,7 +150,8 @@ impl Connection {
             consumer: Arc::clone(received),
             leftovers: Inbox::new(),
         });
-        let load_max = if LOADS_MAX { max_messages } else { 1 };
+        let loads_max = shared.core.settings.load_max_to_server_session;
+        let load_max = if loads_max { max_messages } else { 1 };
         let dispatch = Arc::new(Dispatch {
             source,
             pool,
@@ -170,9 +171,6 @@ impl Connection {
         Ok(ConnectionConsumer { owner: Arc::new(DispatchOwner { dispatch, connection }) })
     }
 }
-
-/// `imqLoadMaxToServerSession`.
-const LOADS_MAX: bool = true;
 
 impl ConnectionConsumer {
     /// Messages that wait here for a server session, or in one for its handler.

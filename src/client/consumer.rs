@@ -324,10 +324,16 @@ impl SessionShared {
             self.decline(packet, Unwanted::Expired);
             return Ok(None);
         }
-        Message::from_packet(packet).map(Some).map_err(|error| {
-            self.decline(packet, Unwanted::Unreadable);
-            error.into()
-        })
+        match Message::from_packet(packet) {
+            Ok(mut message) => {
+                self.add_local_properties(&mut message);
+                Ok(Some(message))
+            }
+            Err(error) => {
+                self.decline(packet, Unwanted::Unreadable);
+                Err(error.into())
+            }
+        }
     }
 
     /// Tells the broker that a message was not handed over, or in vain, unless it has forgotten it.

@@ -30,6 +30,32 @@ pub enum ConfigError {
     /// The value is not allowed; the text says what is.
     #[error(transparent)]
     Value(#[from] SettingError),
+    /// A properties file cannot be read, or not as one.
+    #[error("cannot read the properties file {path}: {reason}")]
+    File {
+        /// Where it should be.
+        path: String,
+        /// The system's words, or the line that is none.
+        reason: String,
+    },
+    /// A line of a properties file was refused.
+    #[error("in {path}, line {line}")]
+    Line {
+        /// The file.
+        path: String,
+        /// Its line, from 1.
+        line: usize,
+        /// Why.
+        #[source]
+        cause: Box<Self>,
+    },
+    /// A variable of the environment was refused; the cause names it.
+    #[error("in the environment")]
+    Environment {
+        /// Why.
+        #[source]
+        cause: Box<Self>,
+    },
 }
 
 /// No connection could be made.

@@ -244,7 +244,8 @@ fn call(
                 return false;
             }
         }
-        let Ok(message) = Message::from_packet(packet) else { return false };
+        let Ok(mut message) = Message::from_packet(packet) else { return false };
+        session.add_local_properties(&mut message);
         let run = || listening::run(session.place(Role::Listener), || listener(message));
         if catch_unwind(AssertUnwindSafe(run)).is_ok() {
             return true;

@@ -31,6 +31,7 @@ mod connection_consumer;
 mod consumer;
 mod core;
 mod error;
+mod extras;
 mod factory;
 mod keeper;
 mod links;
@@ -68,5 +69,7 @@ pub use producer::Producer;
 pub use requestor::Requestor;
 pub use server_session::{Load, ServerSession, ServerSessionPool, ServerSessions};
 pub use session::{AcknowledgeMode, Session};
-pub use settings::AddressListBehavior;
+pub use settings::{
+    AddressListBehavior, Attribute, AttributeKind, ConnectionType, DestinationObject, Profile,
+};
 pub use xa::{XaCommit, XaEnd, XaResource, XaSession, XaStart, XaVote};

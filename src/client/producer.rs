@@ -7,6 +7,7 @@ use super::{
     completion::{Call, Reply},
     core::check,
     error::{RequestError, SendCause, SendError, SessionError},
+    extras::{Extras, Headers},
     links::{Command, ProducerLink},
     listening,
     output::Push,
@@ -34,10 +35,10 @@ pub struct Producer {
     target: Option<Arc<Target>>,
     /// Where an anonymous producer has sent to, newest last.
     others: Snapshot<Vec<Arc<Target>>>,
-    delivery_mode: DeliveryMode,
-    priority: u8,
-    time_to_live: Option<Duration>,
+    headers: Headers,
     delivery_delay: Option<Duration>,
+    /// What the factory's attributes add; mostly nothing.
+    extras: Option<Box<Extras>>,
 }
 
 /// A destination and the broker's producer for it. Its drop closes that producer.
@@ -67,17 +68,20 @@ impl Producer {
             session: Arc::clone(&session.owner),
             target,
             others: Snapshot::new(Vec::new()),
-            delivery_mode: DeliveryMode::Persistent,
-            priority: 4,
-            time_to_live: None,
+            headers: Headers {
+                delivery_mode: DeliveryMode::Persistent,
+                priority: 4,
+                time_to_live: None,
+            },
             delivery_delay: None,
+            extras: Extras::of(&session.owner.shared.core),
         })
     }
 
     /// Sets the delivery mode of what is sent from now on. Default persistent: on the broker's
     /// disk before [`send`](Self::send) returns.
     pub fn set_delivery_mode(&mut self, mode: DeliveryMode) -> &mut Self {
-        self.delivery_mode = mode;
+        self.headers.delivery_mode = mode;
         self
     }
 
@@ -89,14 +93,14 @@ impl Producer {
         if priority > 9 {
             return Err(MessageError::Priority { priority });
         }
-        self.priority = priority;
+        self.headers.priority = priority;
         Ok(self)
     }
 
     /// Sets after how long what is sent from now on expires, in whole milliseconds. Default
     /// `None`, never.
     pub fn set_time_to_live(&mut self, time: Option<Duration>) -> &mut Self {
-        self.time_to_live = time.filter(|time| !time.is_zero());
+        self.headers.time_to_live = time.filter(|time| !time.is_zero());
         self
     }
 
@@ -229,8 +233,8 @@ impl Producer {
         target: &Target,
         mut message: Message,
     ) -> Result<MessageId, SendError> {
-        self.set_headers(target, &mut message);
-        match self.transmit(target, &message) {
+        let ready = self.set_headers(target, &mut message);
+        match ready.and_then(|()| self.transmit(target, &message)) {
             Ok(id) => Ok(id),
             Err(cause) => Err(SendError::new(message, cause)),
         }
@@ -246,8 +250,8 @@ impl Producer {
         if let Err(error) = session.open_send() {
             return Err(SendError::new(message, error));
         }
-        self.set_headers(target, &mut message);
-        match self.transmit_async(target, &message) {
+        let ready = self.set_headers(target, &mut message);
+        match ready.and_then(|()| self.transmit_async(target, &message)) {
             Ok((id, reply)) => {
                 session.completions.add(&session.core, message, id, reply, completion);
                 Ok(id)
@@ -259,16 +263,22 @@ impl Producer {
         }
     }
 
-    fn set_headers(&self, target: &Target, message: &mut Message) {
+    fn set_headers(&self, target: &Target, message: &mut Message) -> Result<(), SendCause> {
+        let mut headers = self.headers;
+        if let Some(extras) = &self.extras {
+            headers = extras.headers(headers, &target.destination);
+            extras.add_properties(&self.session.shared, message)?;
+        }
         message.set_destination(target.destination.clone());
-        message.set_delivery_mode(self.delivery_mode);
-        let within = message.set_priority(self.priority);
-        debug_assert!(within.is_ok(), "checked when it was set");
-        self.set_times(message);
+        message.set_delivery_mode(headers.delivery_mode);
+        message.set_priority(headers.priority)?;
+        self.set_times(headers.time_to_live, message);
+        Ok(())
     }
 
-    fn set_times(&self, message: &mut Message) {
-        if self.time_to_live.is_none() && self.delivery_delay.is_none() {
+    fn set_times(&self, time_to_live: Option<Duration>, message: &mut Message) {
+        let time_to_live = time_to_live.filter(|time| !time.is_zero());
+        if time_to_live.is_none() && self.delivery_delay.is_none() {
             message.set_expiration(0);
             message.set_delivery_time(None);
             return;
@@ -280,7 +290,7 @@ impl Producer {
         let delay = self.delivery_delay.unwrap_or_default();
         message.set_delivery_time(self.delivery_delay.map(after));
         // The time to live begins when the message may be delivered.
-        message.set_expiration(self.time_to_live.map_or(0, |time| after(time + delay)));
+        message.set_expiration(time_to_live.map_or(0, |time| after(time.saturating_add(delay))));
     }
 
     /// The packet, with the right to send it.
@@ -297,8 +307,8 @@ impl Producer {
         let core = &self.session.shared.core;
         let packet = self.prepare(target, message)?;
         let kind = message.kind().packet_type();
-        let waits =
-            core.settings.ack_on_produce.unwrap_or(self.delivery_mode == DeliveryMode::Persistent);
+        let persistent = message.delivery_mode() == DeliveryMode::Persistent;
+        let waits = core.settings.ack_on_produce.unwrap_or(persistent);
         if !waits {
             return Ok(self.write(packet, Push::Soon)?);
         }

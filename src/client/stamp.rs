@@ -4,6 +4,7 @@
 //! whole program. The address carries six random bytes, so that programs behind one address
 //! differ.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::clock;
@@ -20,6 +21,15 @@ static SEQUENCE: AtomicU32 = AtomicU32::new(0);
 pub(super) struct Stamp {
     address: [u8; 16],
     port: i32,
+    /// When it was made, in milliseconds since 1970.
+    since: i64,
+}
+
+/// What tells a connection from all others: address, port and time.
+impl fmt::Display for Stamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}-{}", self.host(), self.port, self.since)
+    }
 }
 
 impl Stamp {
@@ -36,7 +46,7 @@ impl Stamp {
             }
             IpAddr::V6(ip) => ip.octets(),
         };
-        Self { address, port: local.port().into() }
+        Self { address, port: local.port().into(), since: clock::wall_millis() }
     }
 
     /// The local address as text.

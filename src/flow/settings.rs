@@ -82,6 +82,27 @@ impl FlowSettings {
         Ok(true)
     }
 
+    /// The value of one setting, as text that [`set`](Self::set) takes. `None` means that the name
+    /// is none of these six.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<String> {
+        Some(match name {
+            "imqConsumerFlowLimit" => self.consumer_limit.to_wire().to_string(),
+            "imqConsumerFlowThreshold" => self.consumer_threshold_percent.to_string(),
+            "imqConsumerFlowLimitPrefetch" => self.consumer_prefetch.to_string(),
+            "imqConnectionFlowCount" => self.connection_count.to_string(),
+            "imqConnectionFlowLimitEnabled" => self.connection_limit_enabled.to_string(),
+            "imqConnectionFlowLimit" => self.connection_limit.to_wire().to_string(),
+            _ => return None,
+        })
+    }
+
+    /// Whether messages that wait are counted over the whole connection.
+    #[must_use]
+    pub const fn limits_connection(&self) -> bool {
+        self.connection_limit_enabled
+    }
+
     /// What a consumer wishes for when it is added: its limit, or 1 without prefetch.
     #[must_use]
     pub const fn consumer_wish(&self) -> Credit {
@@ -135,6 +156,23 @@ mod tests {
         );
         assert_eq!(settings.connection_buffer(), BufferSettings::connection(Credit::Unlimited));
         assert_eq!(FlowSettings::later().consumer_wish(), Credit::Limited(1000));
+    }
+
+    #[test]
+    fn each_setting_reads_back_as_it_was_set() {
+        let mut settings = FlowSettings::default();
+        for (name, value) in [
+            ("imqConsumerFlowLimit", "-1"),
+            ("imqConsumerFlowThreshold", "7"),
+            ("imqConsumerFlowLimitPrefetch", "false"),
+            ("imqConnectionFlowCount", "0"),
+            ("imqConnectionFlowLimitEnabled", "true"),
+            ("imqConnectionFlowLimit", "12"),
+        ] {
+            assert_eq!(settings.set(name, value), Ok(true));
+            assert_eq!(settings.get(name).as_deref(), Some(value));
+        }
+        assert_eq!(settings.get("imqAckTimeout"), None);
     }
 
     #[test]

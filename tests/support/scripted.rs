@@ -128,6 +128,8 @@ pub struct Peer {
     next_id: i64,
     sequence: i32,
     held: Option<BytesMut>,
+    /// What [`login`](Self::login) got first.
+    pub hello: Option<Packet>,
     /// Everything that came and was answered by itself.
     pub seen: VecDeque<Packet>,
     /// Consumers that were added, oldest first.
@@ -149,6 +151,7 @@ impl Peer {
             next_id: 1000,
             sequence: 0,
             held: None,
+            hello: None,
             seen: VecDeque::new(),
             consumers: Vec::new(),
             producers: Vec::new(),
@@ -354,6 +357,7 @@ impl Peer {
         let digest = b"-1d8679593ad26cc18c62872def324d1b";
         assert!(body.ends_with(digest), "the digest of guest and guest");
         self.ok(&answer);
+        self.hello = Some(hello);
     }
 
     /// Delivers a text message.
