@@ -338,6 +338,11 @@ fn a_transaction_manager_is_held_to_the_states_of_a_branch() {
             let numbers = packet.body_bytes().get(8).copied();
             let status = match (kind, numbers) {
                 (PacketType::START_TRANSACTION, Some(2)) => Status::CONFLICT,
+                // Nobody on this connection knows what to resume, so the broker is asked.
+                (PacketType::START_TRANSACTION, Some(6)) => {
+                    assert_eq!(int(&packet, "JMQXAFlags"), Some(0x800_0000));
+                    Status::NOT_FOUND
+                }
                 (PacketType::PREPARE_TRANSACTION, Some(3)) => Status::NOT_MODIFIED,
                 (PacketType::COMMIT_TRANSACTION, Some(9)) => Status::NOT_FOUND,
                 (PacketType::ROLLBACK_TRANSACTION, Some(8)) => {
@@ -362,7 +367,7 @@ fn a_transaction_manager_is_held_to_the_states_of_a_branch() {
     let resource = xa.resource();
     let code = |result: Result<(), XaError>| result.map_err(|error| error.code());
     assert_eq!(code(resource.start(&xid(2), XaStart::New)), Err(-8));
-    assert_eq!(code(resource.start(&xid(1), XaStart::Resume)), Err(-4));
+    assert_eq!(code(resource.start(&xid(6), XaStart::Resume)), Err(-4));
     assert_eq!(code(resource.end(&xid(1), XaEnd::Success)), Err(-4));
     assert_eq!(code(resource.start(&xid(1), XaStart::New)), Ok(()));
     assert_eq!(code(resource.start(&xid(3), XaStart::New)), Err(-6));

@@ -198,6 +198,10 @@ impl ConnectionOwner {
         self.sessions.load_full().iter().any(|session| session.consumes(destination))
     }
 
+    pub(super) fn sessions(&self) -> Arc<Vec<Arc<SessionShared>>> {
+        self.sessions.load_full()
+    }
+
     pub(super) fn add_session(&self, session: &Arc<SessionShared>) {
         self.core.register(&session.link);
         self.sessions.update(|sessions| {

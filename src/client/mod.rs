@@ -72,4 +72,4 @@ pub use session::{AcknowledgeMode, Session};
 pub use settings::{
     AddressListBehavior, Attribute, AttributeKind, ConnectionType, DestinationObject, Profile,
 };
-pub use xa::{XaCommit, XaEnd, XaResource, XaSession, XaStart, XaVote};
+pub use xa::{XaCommit, XaEnd, XaResource, XaScan, XaSession, XaStart, XaVote};

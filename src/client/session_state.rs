@@ -56,6 +56,8 @@ pub(super) struct SessionShared {
     pub(super) transaction: AtomicU64,
     /// Branches of distributed transactions that were begun here and are not settled.
     pub(super) branches: Snapshot<Vec<Branch>>,
+    /// Lifetime of branches begun from now on, in milliseconds; 0 for none.
+    pub(super) branch_lifetime: AtomicU64,
     /// What a connection consumer has put here and no handler has got.
     pub(super) loaded: Inbox<Loaded>,
     /// Nothing is handed out: messages are on their way back to the broker.
@@ -83,6 +85,7 @@ impl SessionShared {
             producers: Snapshot::new(Vec::new()),
             transaction: AtomicU64::new(0),
             branches: Snapshot::new(Vec::new()),
+            branch_lifetime: AtomicU64::new(0),
             loaded: Inbox::new(),
             recovering: AtomicBool::new(false),
             closing: AtomicBool::new(false),

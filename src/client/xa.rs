@@ -8,8 +8,11 @@
 //!          suspended (told to nobody: the session just works outside of it meanwhile)
 //! ```
 //!
-//! What a branch received is noted here until the branch is settled: a rollback sends it back, as
-//! for local transactions, unless the branch is prepared; then it is the broker's to redeliver.
+//! What a branch received is noted in each session that worked in it until the branch is settled: a
+//! rollback sends it back, as for local transactions, unless the branch is prepared. The broker
+//! redelivers the rest, which may be of other connections, by itself.
+
+use std::time::Duration;
 
 use super::{
     acks::Block,
@@ -20,7 +23,7 @@ use super::{
 };
 use crate::{
     proto::transaction::{XaFlags, Xid},
-    sync::Arc,
+    sync::{Arc, Ordering},
     wire::{Packet, PacketBuilder, PacketType, Status},
 };
 
@@ -35,11 +38,33 @@ pub struct XaSession {
 /// The transaction manager's side of an [`XaSession`].
 ///
 /// Shape: a handle; clones are the same resource. It keeps its session open. One branch at a time
-/// is active in a session; others may be ended, or suspended.
+/// is active in a session; others may be ended, or suspended. Several sessions may work in one branch,
+/// also of several connections to one broker ([`is_same_rm`](Self::is_same_rm)); any of their
+/// resources settles it.
+///
+/// ```
+/// # use tidegate::client::{AcknowledgeMode, ConnectionFactory, XaCommit, XaEnd, XaStart, XaVote, Xid};
+/// # use tidegate::message::{Destination, Message};
+/// # let broker = tidegate::broker::Broker::builder().listen("127.0.0.1:0".parse()?).start()?;
+/// # let mut factory = ConnectionFactory::new();
+/// # factory.address_list(&format!("mq://{}/jms", broker.port_mapper_address()))?;
+/// # let connection = factory.create_connection()?;
+/// let xa = connection.create_xa_session()?;
+/// let producer = xa.session().create_producer(&Destination::queue("orders")?)?;
+/// let resource = xa.resource();
+/// let branch = Xid::new(4660, b"order 17", b"queue")?;
+///
+/// resource.start(&branch, XaStart::New)?;
+/// producer.send(Message::text("three apples"))?;
+/// resource.end(&branch, XaEnd::Success)?;
+/// assert_eq!(resource.prepare(&branch)?, XaVote::Ready);
+/// assert_eq!(resource.recover()?, [branch]); // After a crash, this finds it.
+/// resource.commit(&branch, XaCommit::Prepared)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Source
-/// The XA interface, as Java's `XAResource` has it. There are no heuristic outcomes here, so there
-/// is nothing to forget.
+/// The XA interface, as Java's `XAResource` has it.
 #[derive(Debug, Clone)]
 pub struct XaResource {
     owner: Arc<SessionOwner>,
@@ -53,7 +78,7 @@ pub enum XaStart {
     New,
     /// The branch exists; the work joins it.
     Join,
-    /// The branch was suspended in this session.
+    /// The branch was suspended, in this session or another.
     Resume,
 }
 
@@ -65,7 +90,7 @@ pub enum XaEnd {
     Success,
     /// The work failed: the branch can only be rolled back.
     Fail,
-    /// The work goes on later, in this session.
+    /// The work goes on later, in this session or another.
     Suspend,
 }
 
@@ -77,6 +102,21 @@ pub enum XaCommit {
     Prepared,
     /// At once, without preparing it: there is no other branch.
     OnePhase,
+}
+
+/// Which part of a scan for prepared branches is wanted. The broker tells all at once, so this is for
+/// transaction managers that ask in parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum XaScan {
+    /// All, from beginning to end.
+    Whole,
+    /// The beginning, which has all.
+    Start,
+    /// What follows: nothing.
+    Next,
+    /// The end: nothing.
+    End,
 }
 
 /// What a branch promises.
@@ -106,6 +146,17 @@ enum State {
     Suspended,
     Ended,
     Prepared,
+}
+
+impl State {
+    const fn describe(self) -> &'static str {
+        match self {
+            Self::Active => "the branch is active",
+            Self::Suspended => "the branch is suspended",
+            Self::Ended => "work in the branch has ended, and it is not settled",
+            Self::Prepared => "the branch is prepared, and not settled",
+        }
+    }
 }
 
 impl Connection {
@@ -149,14 +200,23 @@ impl XaResource {
             XaStart::New => XaFlags::default(),
             XaStart::Join => XaFlags::JOIN,
             XaStart::Resume => {
-                let branch = self.branch(xid, &[State::Suspended])?;
-                shared.change_branch(xid, |branch| branch.state = State::Active);
-                shared.set_transaction(Some(branch.id));
-                return Ok(());
+                if let Some(id) = self.take_suspended(xid)? {
+                    shared.add_branch(xid, id);
+                    shared.set_transaction(Some(id));
+                    return Ok(());
+                }
+                // Not on this connection: the broker knows whether there is such a branch.
+                XaFlags::RESUME
             }
         };
+        // Relaxed: a number by itself.
+        let lifetime = shared.branch_lifetime.load(Ordering::Relaxed).cast_signed();
         let reply = self.request(PacketType::START_TRANSACTION, xid, |packet| {
-            packet.int("JMQXAFlags", flags.0)
+            let packet = packet.int("JMQXAFlags", flags.0);
+            match lifetime {
+                0 => packet,
+                lifetime => packet.long("JMQLifetime", lifetime),
+            }
         })?;
         let id = read_id(&reply, "JMQTransactionID")?;
         shared.add_branch(xid, id);
@@ -210,12 +270,14 @@ impl XaResource {
         });
         match prepared {
             Err(XaError::Request(error)) if error.status() == Some(Status::NOT_MODIFIED) => {
-                self.shared().remove_branch(xid);
+                self.remove_branch(xid);
                 Ok(XaVote::ReadOnly)
             }
             prepared => {
                 drop(prepared?);
-                self.shared().change_branch(xid, |branch| branch.state = State::Prepared);
+                for session in self.sessions().iter() {
+                    session.change_branch(xid, |branch| branch.state = State::Prepared);
+                }
                 Ok(XaVote::Ready)
             }
         }
@@ -235,7 +297,7 @@ impl XaResource {
         self.request(PacketType::COMMIT_TRANSACTION, xid, |packet| {
             packet.long("JMQTransactionID", id).int("JMQXAFlags", flags.0)
         })?;
-        self.shared().remove_branch(xid);
+        self.remove_branch(xid);
         Ok(())
     }
 
@@ -247,29 +309,59 @@ impl XaResource {
     /// [`XaError::Request`].
     pub fn rollback(&self, xid: &Xid) -> Result<(), XaError> {
         let id = self.settled_id(xid)?;
-        let shared = self.shared();
-        let ours = |branch: &Branch| branch.state != State::Prepared && !shared.is_closing();
-        let Some(branch) = shared.find_branch(xid).filter(ours) else {
-            // What it received is no consumer's any more, so the broker redelivers it by itself.
-            self.request(PacketType::ROLLBACK_TRANSACTION, xid, |packet| {
-                packet.long("JMQTransactionID", id).boolean("JMQRedeliver", true)
-            })?;
-            shared.remove_branch(xid);
-            return Ok(());
-        };
-        let mut outcome = Ok(());
-        shared.while_handing_nothing_out(|| {
-            shared.send_back(|| branch.seen, Some(id))?;
-            outcome = self
-                .request(PacketType::ROLLBACK_TRANSACTION, xid, |packet| {
-                    packet.long("JMQTransactionID", id)
-                })
-                .map(drop);
-            Ok(())
+        for session in self.sessions().iter() {
+            let ours = |branch: &Branch| branch.state != State::Prepared && !session.is_closing();
+            if let Some(branch) = session.find_branch(xid).filter(ours) {
+                session
+                    .while_handing_nothing_out(|| session.send_back(|| branch.seen, Some(id)))?;
+            }
+        }
+        // What else it received is no consumer's any more, or one's of another connection.
+        self.remove_branch(xid);
+        self.request(PacketType::ROLLBACK_TRANSACTION, xid, |packet| {
+            packet.long("JMQTransactionID", id).boolean("JMQRedeliver", true)
         })?;
-        outcome?;
-        shared.remove_branch(xid);
         Ok(())
+    }
+
+    /// Makes sure that nobody holds the branch any more. There are no heuristic outcomes here, so
+    /// there is nothing that would have to be forgotten.
+    ///
+    /// # Errors
+    /// [`XaError::Protocol`] if the branch is open in a session of this connection or prepared:
+    /// commit it or roll it back. [`XaError::Request`].
+    pub fn forget(&self, xid: &Xid) -> Result<(), XaError> {
+        let known = self.sessions().iter().find_map(|session| session.find_branch(xid));
+        if let Some(branch) = known {
+            return Err(protocol(xid, branch.state.describe()));
+        }
+        let verified = self.request(PacketType::VERIFY_TRANSACTION, xid, |packet| {
+            packet.long("JMQTransactionID", 0)
+        });
+        match verified {
+            Ok(_) => Err(protocol(xid, State::Prepared.describe())),
+            Err(XaError::UnknownBranch { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether `other` is of the same broker, so that one's branches can be joined, resumed and
+    /// settled by the other.
+    #[must_use]
+    pub fn is_same_rm(&self, other: &Self) -> bool {
+        let (own, its) = (&self.shared().core, &other.shared().core);
+        let named = own.welcome.broker_session;
+        Arc::ptr_eq(own, its) || (named.is_some() && named == its.welcome.broker_session)
+    }
+
+    /// Sets how long a branch that this session begins from now on may be open before it is
+    /// prepared, in whole milliseconds; the broker rolls it back then. Default `None`, for ever.
+    pub fn set_timeout(&self, timeout: Option<Duration>) {
+        let most = i64::MAX.unsigned_abs();
+        let millis = timeout
+            .map_or(0, |timeout| u64::try_from(timeout.as_millis()).unwrap_or(most).clamp(1, most));
+        // Relaxed: a number by itself.
+        self.shared().branch_lifetime.store(millis, Ordering::Relaxed);
     }
 
     /// All branches at this broker that are prepared, whoever prepared them.
@@ -277,8 +369,20 @@ impl XaResource {
     /// # Errors
     /// [`XaError::Request`].
     pub fn recover(&self) -> Result<Vec<Xid>, XaError> {
-        // The whole scan at once.
-        let flags = XaFlags::START_SCAN.0 | XaFlags::END_SCAN.0;
+        self.recover_part(XaScan::Whole)
+    }
+
+    /// As [`recover`](Self::recover), for those who scan in parts.
+    ///
+    /// # Errors
+    /// [`XaError::Request`].
+    pub fn recover_part(&self, part: XaScan) -> Result<Vec<Xid>, XaError> {
+        let flags = match part {
+            XaScan::Whole => XaFlags::START_SCAN.0 | XaFlags::END_SCAN.0,
+            XaScan::Start => XaFlags::START_SCAN.0,
+            XaScan::Next => 0,
+            XaScan::End => XaFlags::END_SCAN.0,
+        };
         let reply = self
             .shared()
             .core
@@ -290,31 +394,58 @@ impl XaResource {
         &self.owner.shared
     }
 
+    /// All sessions of this connection: any of them may have worked in a branch.
+    fn sessions(&self) -> Arc<Vec<Arc<SessionShared>>> {
+        self.owner.connection.sessions()
+    }
+
+    fn remove_branch(&self, xid: &Xid) {
+        self.sessions().iter().for_each(|session| session.remove_branch(xid));
+        // A session that is closed is not among them.
+        self.shared().remove_branch(xid);
+    }
+
     /// The branch, if the session knows it and it is in one of these states.
     fn branch(&self, xid: &Xid, wanted: &[State]) -> Result<Branch, XaError> {
         let branch = self.shared().find_branch(xid);
         let branch =
             branch.ok_or_else(|| XaError::UnknownBranch { xid: Box::new(*xid), cause: None })?;
         if !wanted.contains(&branch.state) {
-            return Err(protocol(
-                xid,
-                match branch.state {
-                    State::Active => "the branch is active",
-                    State::Suspended => "the branch is suspended",
-                    State::Ended | State::Prepared => "work in the branch has ended",
-                },
-            ));
+            return Err(protocol(xid, branch.state.describe()));
         }
         Ok(branch)
     }
 
-    /// The broker's number of a branch in which no work goes on here; 0 if it is not known.
-    fn settled_id(&self, xid: &Xid) -> Result<i64, XaError> {
-        match self.branch(xid, &[State::Ended, State::Prepared]) {
-            // Of another session, or of an earlier run of this program: the XID tells.
-            Err(XaError::UnknownBranch { .. }) => Ok(0),
-            branch => Ok(branch?.id),
+    /// The broker's number of a branch that is suspended in a session of this connection, which
+    /// need not be this one; it is suspended there no longer. `None` if none of them knows it.
+    fn take_suspended(&self, xid: &Xid) -> Result<Option<i64>, XaError> {
+        let sessions = self.sessions();
+        let mut known = None;
+        for session in sessions.iter() {
+            match session.find_branch(xid) {
+                Some(branch) if branch.state == State::Suspended => {
+                    session.change_branch(xid, |branch| branch.state = State::Ended);
+                    return Ok(Some(branch.id));
+                }
+                Some(branch) => known = Some(branch.state),
+                None => {}
+            }
         }
+        known.map_or(Ok(None), |state| Err(protocol(xid, state.describe())))
+    }
+
+    /// The broker's number of a branch in which no work goes on on this connection; 0 if it is not
+    /// known, as it is of another one or of an earlier run of this program: the XID tells.
+    fn settled_id(&self, xid: &Xid) -> Result<i64, XaError> {
+        let mut id = 0;
+        for session in self.sessions().iter() {
+            let Some(branch) = session.find_branch(xid) else { continue };
+            if !matches!(branch.state, State::Ended | State::Prepared) {
+                return Err(protocol(xid, branch.state.describe()));
+            }
+            id = branch.id;
+        }
+        Ok(id)
     }
 
     fn request(

@@ -153,6 +153,8 @@ pub struct Welcome {
     /// Messages that may be sent on the connection before it must be resumed; negative or `None`
     /// for no limit.
     pub credit: Option<i32>,
+    /// What tells this run of the broker from other brokers and runs, if it says so.
+    pub broker_session: Option<i64>,
 }
 
 /// What a packet means to the connection.
@@ -389,12 +391,14 @@ fn read_welcome(packet: &Packet) -> Result<Welcome, ConnectionError> {
     let id = table.long("JMQConnectionID").map_err(&malformed)?;
     let version = table.string("JMQVersion").ok().flatten();
     let credit = table.int("JMQSize").map_err(&malformed)?;
+    let broker_session = table.long("JMQBrokerSessionID").map_err(&malformed)?;
     Ok(Welcome {
         connection_id: id
             .ok_or_else(|| malformed(PropertyError::Missing { name: "JMQConnectionID" }))?,
         level,
         version: version.unwrap_or_default().into_owned(),
         credit,
+        broker_session,
     })
 }
 
