@@ -514,26 +514,6 @@ fn a_load_is_one_message_where_the_attribute_says_so() {
 }
 
 #[test]
-fn loads_have_one_message_if_the_settings_say_so() {
-    let stage = Stage::new();
-    let connection = stage.connect_with(&[("imqLoadMaxToServerSession", "false")]);
-    let to = queue("cc.single");
-    send(&session(&connection, AcknowledgeMode::Auto), &to, 0..3, PERSISTENT);
-    let (pool, is_free, loads, _ended) = own(&session(&connection, AcknowledgeMode::Auto));
-    let consumer = connection.create_connection_consumer(&to, &plain(), pool, 10).unwrap();
-    connection.start().unwrap();
-    scenario::wait_until("all have arrived", || consumer.buffered() == 3);
-    for wanted in numbered(0..3) {
-        is_free.send(()).unwrap();
-        let load = loads.recv_timeout(DEADLINE).unwrap();
-        assert_eq!(load.len(), 1);
-        load.run(|message| assert_eq!(text(&message), wanted));
-    }
-    drop(is_free);
-    consumer.close().unwrap();
-}
-
-#[test]
 fn a_pool_that_gives_a_session_of_another_kind_loses_its_consumer_and_no_message() {
     let stage = Stage::new();
     let connection = stage.connect();

@@ -297,6 +297,13 @@ impl ConnectionOwner {
 
 impl Drop for ConnectionOwner {
     fn drop(&mut self) {
+        self.abandon();
+    }
+}
+
+impl ConnectionOwner {
+    /// Ends the connection without waiting for the broker.
+    pub(super) fn abandon(&self) {
         if !self.core.begin_close() {
             return;
         }

@@ -10,6 +10,7 @@
 //! | some messages of a queue or topic, or keeping them | [`ConsumerOptions`], [`Session::unsubscribe`] |
 //! | looking without taking | [`Browser`] |
 //! | many handlers for one destination | [`Connection::create_connection_consumer`], [`ServerSessions`] |
+//! | many sessions over few connections | [`SharedConnections`] |
 //! | a question and its answer | [`Requestor`], [`Session::create_temporary`] |
 //! | sending without waiting | [`Producer::send_async`] |
 //!
@@ -49,6 +50,7 @@ mod server_session;
 mod session;
 mod session_state;
 mod settings;
+mod sharing;
 mod socket;
 mod stamp;
 mod walk;
@@ -72,4 +74,5 @@ pub use session::{AcknowledgeMode, Session};
 pub use settings::{
     AddressListBehavior, Attribute, AttributeKind, ConnectionType, DestinationObject, Profile,
 };
+pub use sharing::{SharedConnections, SharedSession, SharingError};
 pub use xa::{XaCommit, XaEnd, XaResource, XaScan, XaSession, XaStart, XaVote};

@@ -351,9 +351,16 @@ impl Session {
     }
 }
 
-impl Drop for SessionOwner {
-    fn drop(&mut self) {
+impl SessionOwner {
+    /// Ends the session without waiting for anybody.
+    pub(super) fn abandon(&self) {
         self.shared.abandon();
         self.connection.forget_session(&self.shared);
+    }
+}
+
+impl Drop for SessionOwner {
+    fn drop(&mut self) {
+        self.abandon();
     }
 }
