@@ -282,7 +282,7 @@ impl Output {
             tracing::debug!(connection = self.connection_id, %error, "writing failed");
             lane.give_up();
         }
-        if lane.outbound.pending() > OUTPUT_BYTES_MAX && lane.blocked {
+        if lane.outbound.pending_own() > OUTPUT_BYTES_MAX && lane.blocked {
             tracing::warn!(connection = self.connection_id, "the peer does not read; closing");
             lane.give_up();
         }

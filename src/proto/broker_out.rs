@@ -215,6 +215,12 @@ impl<P: Payload> Outbound<P> {
         usize::try_from(self.encoded - self.sent).unwrap_or(usize::MAX)
     }
 
+    /// Bytes of these that are in memory of their own: all but the large tails, which are there
+    /// whether somebody reads them or not.
+    pub fn pending_own(&self) -> usize {
+        self.own.len()
+    }
+
     /// Messages staged and not encoded.
     pub fn staged(&self) -> usize {
         self.staged.len() + self.free.len()
