@@ -83,6 +83,9 @@ mod sync;
 
 #[cfg(all(feature = "broker", not(loom)))]
 pub mod broker;
+#[cfg(all(any(feature = "client", feature = "broker"), not(loom)))]
+#[allow(dead_code, reason = "each side of a connection uses its half")]
+mod in_process;
 #[cfg(all(feature = "wire", not(loom)))]
 pub mod message;
 #[cfg(all(feature = "wire", not(loom)))]
@@ -116,9 +119,10 @@ pub mod internals {
     pub mod sync {
         //! The facade over what threads share, and what is built from it alone.
         pub use crate::sync::{
-            Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Entered, Gate, Helm, Holders,
-            Inbox, Kept, Lanes, Mailbox, Ordering, Queue, Reserve, Signal, Snapshot, UnsafeCell,
-            Waiting, Wake, block_on, broken, edge, fence, fence_edge, sized, spin,
+            Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Closed, Entered, Gate, Helm,
+            Holders, Inbox, Kept, Lanes, Mailbox, Ordering, Pipe, Queue, Reserve, Signal, Snapshot,
+            UnsafeCell, Waiting, Wake, Watch, block_on, broken, edge, fence, fence_edge, sized,
+            spin,
         };
     }
 }

@@ -36,7 +36,7 @@ fn a_connection_starts_and_stops_and_closes() {
 fn a_wrong_password_and_an_unknown_user_are_refused() {
     let stage = Stage::new();
     for (user, password) in [("guest", "wrong"), ("nobody", "x")] {
-        let error = stage.factory().credentials(user, password).unwrap().create_connection();
+        let error = stage.open(stage.factory().credentials(user, password).unwrap());
         let Err(ConnectError::Refused { cause, .. }) = error else { panic!("{error:?}") };
         let refused =
             matches!(cause, ConnectionError::Refused { status: Status::INVALID_LOGIN, .. });
@@ -346,7 +346,7 @@ fn an_idle_connection_pings_and_lives() {
     for answered in [None, Some(Duration::from_secs(3))] {
         let mut factory = stage.factory();
         factory.ping_interval(Some(Duration::from_millis(200))).ping_ack_timeout(answered);
-        let connection = factory.create_connection().unwrap();
+        let connection = stage.open(&factory).unwrap();
         connection.start().unwrap();
         pass_time(Duration::from_millis(900));
         assert!(connection.lost().is_none(), "{:?}", connection.lost());

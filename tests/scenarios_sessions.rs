@@ -143,7 +143,7 @@ fn a_listener_that_fails_once_gets_the_message_again() {
     let stage = Stage::new();
     let mut factory = stage.factory();
     factory.redelivery(1, Duration::from_millis(20));
-    let connection = factory.create_connection().unwrap();
+    let connection = stage.open(&factory).unwrap();
     let (sending, receiving) = (session(&connection, AUTO), session(&connection, AUTO));
     let queue = queue("cap.q.throws");
     let consumer = receiving.create_consumer(&queue).unwrap();
@@ -168,7 +168,7 @@ fn a_listener_that_fails_always_gives_the_message_back() {
     let stage = Stage::new();
     let mut factory = stage.factory();
     factory.redelivery(1, Duration::from_millis(5));
-    let connection = factory.create_connection().unwrap();
+    let connection = stage.open(&factory).unwrap();
     let (sending, failing) = (session(&connection, AUTO), session(&connection, AUTO));
     let queue = queue("cap.q.fails");
     let consumer = failing.create_consumer(&queue).unwrap();

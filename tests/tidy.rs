@@ -23,16 +23,30 @@ const ARROWS: &[(&str, &[&str])] = &[
     // Of `flow` only the meter, which has a single owner and no atomics.
     ("proto", &["flow", "wire", "message", "selector"]),
     ("store", &["wire", "message"]),
+    ("in_process", &["sync"]),
     ("reactor", REACTOR),
     ("broker", ABOVE_REACTOR),
     ("client", ABOVE_REACTOR),
     ("channel", ABOVE_REACTOR),
     ("telemetry", &["sync"]),
-    ("fuzzing", &["wire", "message", "selector", "proto", "reactor", "broker", "client"]),
+    (
+        "fuzzing",
+        &["wire", "message", "selector", "proto", "in_process", "reactor", "broker", "client"],
+    ),
     ("internals", &["sync", "proto", "wire", "reactor"]),
 ];
-const REACTOR: &[&str] =
-    &["sync", "flow", "pool", "throttle", "wire", "message", "selector", "proto", "telemetry"];
+const REACTOR: &[&str] = &[
+    "sync",
+    "flow",
+    "pool",
+    "throttle",
+    "wire",
+    "message",
+    "selector",
+    "proto",
+    "telemetry",
+    "in_process",
+];
 const ABOVE_REACTOR: &[&str] = &[
     "sync",
     "flow",
@@ -43,6 +57,7 @@ const ABOVE_REACTOR: &[&str] = &[
     "selector",
     "proto",
     "telemetry",
+    "in_process",
     "store",
     "reactor",
 ];

@@ -8,14 +8,17 @@
 //! Whether a connection has ended and who waits for that are one value behind one pointer, so a
 //! waiter is either told at once or told by the end, never neither.
 
-use std::{collections::HashMap, net::SocketAddr};
+use std::collections::HashMap;
 
 use crate::{
     reactor::Key,
     sync::{Arc, Snapshot},
 };
 
-use super::server::{LoopMailbox, Mail};
+use super::{
+    arrival::PeerAddress,
+    server::{LoopMailbox, Mail},
+};
 
 const PARTS: usize = 64;
 
@@ -88,7 +91,7 @@ pub(super) struct ConnectionInfo {
     /// Its id.
     pub id: i64,
     /// Where its client is.
-    pub peer: SocketAddr,
+    pub peer: PeerAddress,
     /// What it is for.
     pub service: Service,
     /// Where it is served; `None` without loops.
@@ -99,7 +102,7 @@ pub(super) struct ConnectionInfo {
 
 impl ConnectionInfo {
     /// A connection nobody has spoken on.
-    pub(super) fn new(id: i64, peer: SocketAddr, service: Service, home: Option<Home>) -> Self {
+    pub(super) fn new(id: i64, peer: PeerAddress, service: Service, home: Option<Home>) -> Self {
         Self {
             id,
             peer,
@@ -215,11 +218,11 @@ impl Connections {
 
 #[cfg(test)]
 mod tests {
-    use super::{ConnectionInfo, Connections, Profile, Service};
+    use super::{ConnectionInfo, Connections, PeerAddress, Profile, Service};
     use crate::sync::Arc;
 
     fn info(id: i64) -> Arc<ConnectionInfo> {
-        let peer = ([127, 0, 0, 1], 1).into();
+        let peer = PeerAddress::InProcess(1);
         Arc::new(ConnectionInfo::new(id, peer, Service::Jms, None))
     }
 

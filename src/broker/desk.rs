@@ -18,6 +18,7 @@ use crate::{
 
 use super::{
     accounts::Accounts,
+    arrival::PeerAddress,
     config::BrokerConfig,
     connection::{Connection, Fate},
     connections::{ConnectionInfo, Service},
@@ -126,7 +127,7 @@ impl Desk {
         let transport: Arc<dyn Transport> = Arc::clone(&pipe) as Arc<dyn Transport>;
         let output = Arc::new(Output::new(id, transport));
         let greeting = self.shared.greeting(id, service, [7; 16]);
-        let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+        let peer = PeerAddress::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 1)));
         let info = Arc::new(ConnectionInfo::new(id, peer, service, None));
         self.shared.connections.add(&info);
         let connection = Connection::new(greeting, output, info);

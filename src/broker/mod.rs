@@ -17,6 +17,7 @@
 
 mod accounts;
 mod admin;
+mod arrival;
 mod attributes;
 mod backlog;
 mod browse;
@@ -65,4 +66,7 @@ pub use start::{
     StartError,
 };
 
-pub use crate::{message::DestinationKind, proto::broker_in::Authentication, reactor::Idle};
+pub use crate::{
+    in_process::InProcess, message::DestinationKind, proto::broker_in::Authentication,
+    reactor::Idle,
+};

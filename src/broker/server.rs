@@ -2,7 +2,6 @@
 
 use std::{
     io,
-    net::SocketAddr,
     sync::Arc as StdArc,
     time::{Duration, Instant},
 };
@@ -10,6 +9,7 @@ use std::{
 use mio::net::{TcpListener, TcpStream};
 
 use crate::{
+    in_process::ServerEnd,
     proto::broker_in::Goodbye,
     reactor::{Handler, Io, Key, Next, PollWaker, ReadBuffer, Readiness, Slots, Tcp, Transport},
     sync::{Arc, Mailbox},
@@ -17,6 +17,7 @@ use crate::{
 
 use super::{
     admin::Work,
+    arrival::{Arrival, Watched},
     connection::{Connection, Fate},
     connections::{ConnectionInfo, Home, Kill, Service},
     limits::{ADMIN_CONNECTIONS_EXTRA, TURN_BYTES_MAX},
@@ -40,7 +41,13 @@ const PINGS_MAX: u32 = 6;
 #[derive(Debug)]
 pub(super) enum Mail {
     /// A connection to serve.
-    Serve(TcpStream, SocketAddr, Service),
+    Serve(Arrival, Service),
+    /// Somebody in this process connects.
+    Enter(ServerEnd),
+    /// A connection within this process has input, or its end.
+    Input(Key),
+    /// A connection within this process takes output again.
+    Room(Key),
     /// End a connection.
     Kill {
         /// Its place.
@@ -91,7 +98,8 @@ struct Client {
     transport: Arc<dyn Transport>,
     last_heard: Instant,
     pings: u32,
-    /// The peer's half has ended, or broke: read to the end.
+    /// The peer's half has ended, or broke, or tells of more only once there was nothing: read
+    /// until there is nothing.
     read_to_end: bool,
     /// Set when the connection has ended and only its last bytes are still going out.
     closing: bool,
@@ -167,7 +175,9 @@ impl Server {
             match accepted {
                 Ok((stream, peer)) => match entrance {
                     Entrance::PortMapper => self.inquire(io, stream),
-                    Entrance::Service(service) => self.hand_out(io, stream, peer, service),
+                    Entrance::Service(service) => {
+                        self.hand_out(io, Arrival::Tcp(stream, peer), service);
+                    }
                 },
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => return,
@@ -188,11 +198,13 @@ impl Server {
         if let Err(error) = io.register(&mut stream, key) {
             return tracing::error!(%error, "a port mapper connection cannot be watched");
         }
-        self.peers.insert(Peer::Inquiry(Inquiry::new(tcp(stream))));
+        // Through a plain box, as the facade's pointer may not be able to turn into a trait object.
+        let transport: Box<dyn Transport> = Box::new(Tcp::new(stream));
+        self.peers.insert(Peer::Inquiry(Inquiry::new(Arc::from(transport))));
         io.set_deadline(key, STEP_TIMEOUT);
     }
 
-    fn hand_out(&mut self, io: &mut Io, stream: TcpStream, peer: SocketAddr, service: Service) {
+    fn hand_out(&mut self, io: &mut Io, arrival: Arrival, service: Service) {
         let limit = self.shared.config.connections_max;
         // When applications have taken all places, administrators still find one.
         let limit = match service {
@@ -200,6 +212,7 @@ impl Server {
             Service::Admin => limit.saturating_add(ADMIN_CONNECTIONS_EXTRA),
         };
         if self.shared.stats.connections() >= limit as u64 {
+            let peer = arrival.peer();
             return tracing::warn!(%peer, limit, "refused: too many connections");
         }
         self.shared.stats.connected();
@@ -207,28 +220,31 @@ impl Server {
         self.next_loop = (to + 1) % self.mailboxes.len();
         if to == 0 {
             // The loop that accepts is the first one.
-            self.serve(io, stream, peer, service);
+            self.serve(io, arrival, service);
         } else {
-            self.mailboxes[to].send(Mail::Serve(stream, peer, service));
+            self.mailboxes[to].send(Mail::Serve(arrival, service));
         }
     }
 
-    fn serve(&mut self, io: &mut Io, mut stream: TcpStream, peer: SocketAddr, service: Service) {
+    fn serve(&mut self, io: &mut Io, arrival: Arrival, service: Service) {
         let key = self.peers.next_key();
+        let home = Home { mailbox: StdArc::clone(&self.mailboxes[self.own]), key };
+        let peer = arrival.peer();
         let mut nonce = [0; 16];
-        let ready = io
-            .register(&mut stream, key)
-            .and_then(|()| stream.set_nodelay(true))
-            .and_then(|()| getrandom::fill(&mut nonce).map_err(io::Error::other));
-        if let Err(error) = ready {
-            self.shared.stats.disconnected();
-            return tracing::error!(%peer, %error, "a connection cannot be served");
-        }
-        let transport = tcp(stream);
+        let ready = arrival.watch(io, &home).and_then(|watched| {
+            getrandom::fill(&mut nonce).map_err(io::Error::other)?;
+            Ok(watched)
+        });
+        let Watched { transport, is_polled } = match ready {
+            Ok(watched) => watched,
+            Err(error) => {
+                self.shared.stats.disconnected();
+                return tracing::error!(%peer, %error, "a connection cannot be served");
+            }
+        };
         let connection_id = self.shared.ids.next_id();
         let output = Arc::new(Output::new(connection_id, Arc::clone(&transport)));
         let greeting = self.shared.greeting(connection_id, service, nonce);
-        let home = Home { mailbox: StdArc::clone(&self.mailboxes[self.own]), key };
         let info = Arc::new(ConnectionInfo::new(connection_id, peer, service, Some(home)));
         self.shared.connections.add(&info);
         let connection = Connection::new(greeting, output, info);
@@ -237,9 +253,12 @@ impl Server {
             transport,
             last_heard: io.now(),
             pings: 0,
-            read_to_end: false,
+            read_to_end: !is_polled,
             closing: false,
         })));
+        if !is_polled {
+            self.unread.push(key);
+        }
         io.set_deadline(key, self.shared.config.login_timeout);
         tracing::debug!(connection = connection_id, %peer, service = service.name(), "accepted");
     }
@@ -287,6 +306,16 @@ impl Server {
         if lost {
             self.drop_client(io, key);
         }
+    }
+
+    /// A client takes output again.
+    fn room(&mut self, io: &Io, key: Key) {
+        let Self { shared, peers, carry, .. } = self;
+        let Some(Peer::Client(client)) = peers.get_mut(key) else { return };
+        let mut turn = Turn::new(io.wall_ms(), shared, carry);
+        let output = client.connection.output();
+        output.set_writable();
+        turn.touch_output(output);
     }
 
     /// Ends a connection because somebody said so.
@@ -455,10 +484,18 @@ impl Handler for Server {
 
     fn mail(&mut self, io: &mut Io, mail: Mail) {
         match mail {
-            Mail::Serve(stream, peer, service) if self.shutdown.is_none() => {
-                self.serve(io, stream, peer, service);
+            Mail::Serve(arrival, service) if self.shutdown.is_none() => {
+                self.serve(io, arrival, service);
             }
             Mail::Serve(..) => self.shared.stats.disconnected(),
+            Mail::Enter(end) if self.shutdown.is_none() => {
+                self.hand_out(io, Arrival::InProcess(end), Service::Jms);
+            }
+            // Dropped: its client sees the end.
+            Mail::Enter(_) => {}
+            // Read in the turn that follows, whose time is read by then.
+            Mail::Input(key) => self.unread.push(key),
+            Mail::Room(key) => self.room(io, key),
             Mail::Kill { key, connection, why } => self.kill(io, key, connection, why),
             Mail::GoOn { key, connection } => self.go_on(io, key, connection),
             Mail::Work(work) => self.work(io, work),
@@ -467,7 +504,7 @@ impl Handler for Server {
     }
 
     fn ready(&mut self, io: &mut Io, key: Key, readiness: Readiness) {
-        let Self { shared, peers, carry, buffer, port_table, .. } = &mut *self;
+        let Self { peers, buffer, port_table, .. } = &mut *self;
         match peers.get_mut(key) {
             None => {}
             Some(Peer::Clock) => {}
@@ -481,10 +518,7 @@ impl Handler for Server {
             Some(Peer::Client(client)) => {
                 client.read_to_end |= readiness.closed;
                 if readiness.writable {
-                    let mut turn = Turn::new(io.wall_ms(), shared, carry);
-                    let output = client.connection.output();
-                    output.set_writable();
-                    turn.touch_output(output);
+                    self.room(io, key);
                 }
                 if readiness.readable || readiness.closed {
                     self.read(io, key);
@@ -526,10 +560,4 @@ impl Handler for Server {
         }
         Next::Wait { answer_due: self.carry.answer_due() }
     }
-}
-
-fn tcp(stream: TcpStream) -> Arc<dyn Transport> {
-    // Through a plain box, as the facade's pointer may not be able to turn into a trait object.
-    let transport: Box<dyn Transport> = Box::new(Tcp::new(stream));
-    Arc::from(transport)
 }

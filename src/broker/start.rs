@@ -12,6 +12,7 @@ use mio::net::TcpListener;
 
 use crate::{
     flow::Credit,
+    in_process::InProcess,
     reactor::{EventLoop, wall_ms},
     sync::{Arc, AtomicUsize, Event, Ordering, Plain, block_on},
     wire::{
@@ -22,6 +23,7 @@ use crate::{
 
 use super::{
     accounts::{Accounts, AccountsError},
+    arrival,
     config::BrokerConfig,
     connections::Service,
     consumer::Consumer,
@@ -230,6 +232,14 @@ impl Broker {
     #[must_use]
     pub const fn admin_address(&self) -> SocketAddr {
         self.admin
+    }
+
+    /// The way in for clients in this process: no sockets, no threads of their own. They log in as
+    /// others do, and find the same destinations.
+    #[must_use]
+    pub fn in_process(&self) -> InProcess {
+        // The first loop accepts for all.
+        arrival::in_process(LoopMailbox::clone(&self.mailboxes[0]))
     }
 
     /// What is going on now. Takes no lock; the numbers are each true for some instant of the call.

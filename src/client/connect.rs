@@ -13,6 +13,7 @@ use super::{
     clock,
     core::LoggedIn,
     error::{AttemptError, ConnectError},
+    in_process,
     settings::Settings,
     socket::{HEARTBEAT, ReadTimeout, Wait, Wire},
     stamp::Stamp,
@@ -33,6 +34,9 @@ const LOGIN_LONGEST: Duration = Duration::from_secs(180);
 
 /// Tries the addresses as the settings say, until one takes the login.
 pub(super) fn connect(settings: &Settings) -> Result<LoggedIn, ConnectError> {
+    if let Some(broker) = &settings.in_process {
+        return in_process::connect(broker, settings);
+    }
     let addresses = settings.address_list();
     let (mut attempts, mut last) = (0_u32, None);
     for step in Walk::new(settings, u64::from_ne_bytes(random())) {
@@ -60,7 +64,7 @@ pub(super) fn connect(settings: &Settings) -> Result<LoggedIn, ConnectError> {
 }
 
 /// Whether another attempt would get the same answer.
-fn is_final(cause: &ConnectionError) -> bool {
+pub(super) fn is_final(cause: &ConnectionError) -> bool {
     match cause {
         ConnectionError::Refused { status, .. } => *status != Status::UNAVAILABLE,
         ConnectionError::AuthenticationKind { .. }
@@ -176,7 +180,7 @@ fn login_at_some_level(
     }
 }
 
-fn login(
+pub(super) fn login(
     wire: Wire,
     mut timeout: ReadTimeout,
     settings: &Settings,

@@ -9,6 +9,7 @@ use super::{
     error::{ConfigError, ConnectError},
     settings::{self, Attribute, Profile, Settings},
 };
+use crate::in_process::InProcess;
 
 /// Makes connections to a broker.
 ///
@@ -155,5 +156,21 @@ impl ConnectionFactory {
             tracing::warn!(attribute = attribute.name(), reason, "an attribute has no effect");
         }
         Connection::open(&self.settings)
+    }
+
+    /// Connects to a broker in this process, without sockets, and logs in. Blocks meanwhile. The
+    /// connection is one like others; of the settings, what is about addresses, the port mapper and
+    /// TCP does not matter to it.
+    ///
+    /// # Errors
+    /// [`ConnectError::Unreachable`] if the broker has ended or takes no more connections,
+    /// [`ConnectError::Refused`] if it refuses this client for good.
+    pub fn create_connection_in_process(
+        &self,
+        broker: &InProcess,
+    ) -> Result<Connection, ConnectError> {
+        let mut settings = self.settings.clone();
+        settings.in_process = Some(broker.clone());
+        Connection::open(&settings)
     }
 }

@@ -34,6 +34,7 @@ mod core;
 mod error;
 mod extras;
 mod factory;
+mod in_process;
 mod keeper;
 mod links;
 mod listener;
@@ -56,6 +57,7 @@ mod stamp;
 mod walk;
 mod xa;
 
+pub use crate::in_process::InProcess;
 pub use browser::{Browse, Browser};
 pub use connection::Connection;
 pub use connection_consumer::ConnectionConsumer;

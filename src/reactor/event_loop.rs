@@ -4,6 +4,8 @@
 //!  mail ──▶ poll ──▶ readiness of each transport ──▶ deadlines ──▶ end of turn ──▶ (spin) ──▶ …
 //! ```
 //!
+//! A turn that mail brought does not poll, as long as the poller has its say often enough.
+//!
 //! Registration is once, edge-triggered, both ways. An edge may carry data and the end of the
 //! stream together; the handler learns of both at once and reads to the end.
 
@@ -20,6 +22,8 @@ use crate::sync::{Mailbox, Wake};
 
 /// Events taken from the poller at once.
 const EVENTS: usize = 1024;
+/// Turns in a row that mail alone may make, before the poller is asked what else there is.
+const UNPOLLED_MAX: u32 = 8;
 /// The waker's token; no [`Key`] has this generation.
 const WAKER: Token = Token(usize::MAX);
 
@@ -134,7 +138,7 @@ pub fn wall_ms() -> i64 {
     i64::try_from(wall.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// A loop before it runs.
+/// A loop before it runs. Its drop, or its end, closes its mailbox.
 #[derive(Debug)]
 pub struct EventLoop<M> {
     poll: Poll,
@@ -176,22 +180,34 @@ impl<M: Send> EventLoop<M> {
         let mut events = Events::with_capacity(EVENTS);
         let mut spin_until: Option<Instant> = None;
         let mut next = Next::Again;
+        let mut unpolled = 0;
         loop {
-            while let Some(mail) = self.mailbox.receive() {
-                handler.mail(&mut self.io, mail);
-                next = Next::Again;
+            let got_mail = self.take_mail(handler);
+            if got_mail && unpolled < UNPOLLED_MAX {
+                unpolled += 1;
+                events.clear();
+            } else {
+                if got_mail {
+                    next = Next::Again;
+                }
+                let timeout = self.timeout(next, spin_until);
+                if unpolled < UNPOLLED_MAX && !self.mailbox.is_empty() {
+                    // It came while this thread gave way.
+                    self.mailbox.awake();
+                    continue;
+                }
+                unpolled = 0;
+                calls::count();
+                match self.poll.poll(&mut events, timeout) {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(error) => return Err(error),
+                }
+                self.mailbox.awake();
             }
-            let timeout = self.timeout(next, spin_until);
-            calls::count();
-            match self.poll.poll(&mut events, timeout) {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
-            }
-            self.mailbox.awake();
             self.io.read_clock();
             handler.begin_turn(&mut self.io);
-            let busy = self.hand_in(&events, handler);
+            let busy = self.hand_in(&events, handler) || got_mail;
             next = handler.end_turn(&mut self.io);
             match next {
                 Next::Stop => return Ok(()),
@@ -203,6 +219,16 @@ impl<M: Send> EventLoop<M> {
                 Next::Wait { .. } | Next::Again => {}
             }
         }
+    }
+
+    /// Hands in mail; `true` if there was any.
+    fn take_mail(&mut self, handler: &mut impl Handler<Mail = M>) -> bool {
+        let mut any = false;
+        while let Some(mail) = self.mailbox.receive() {
+            handler.mail(&mut self.io, mail);
+            any = true;
+        }
+        any
     }
 
     /// Hands in readiness and deadlines; `true` if there were any.
@@ -239,5 +265,11 @@ impl<M: Send> EventLoop<M> {
         // The poller waits in whole milliseconds; round up, or the last one would be spun away.
         let wait = self.io.timers.wait(self.io.now);
         wait.map(|wait| wait + Duration::from_micros(999))
+    }
+}
+
+impl<M> Drop for EventLoop<M> {
+    fn drop(&mut self) {
+        self.mailbox.close();
     }
 }

@@ -11,6 +11,7 @@ use mio::net::TcpStream;
 use socket2::SockRef;
 
 use super::calls;
+use crate::in_process::ServerEnd;
 
 /// A non-blocking byte stream. Its reading half is used by the loop that owns the connection, its
 /// writing half by whoever is inside the connection's output gate.
@@ -69,6 +70,25 @@ impl Transport for Tcp {
 
     fn abort(&self) {
         drop(self.0.shutdown(Shutdown::Both));
+    }
+}
+
+/// Pipes to a client in this process.
+impl Transport for ServerEnd {
+    fn read(&self, buffer: &mut BytesMut) -> io::Result<usize> {
+        Self::read(self, buffer)
+    }
+
+    fn write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.write(slices.iter().map(|slice| &**slice))
+    }
+
+    fn finish(&self) {
+        Self::finish(self);
+    }
+
+    fn abort(&self) {
+        self.close();
     }
 }
 

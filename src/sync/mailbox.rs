@@ -8,9 +8,10 @@
 //! | Edge | Release side | Acquire side | Carries | Model |
 //! | --- | --- | --- | --- | --- |
 //! | M1 | push of the queue | pop of the queue | the mail | `mail_arrives_once` |
-//! | M2 | fence of `send` | fence of `prepare_sleep` | either the mail or the sleep flag is seen | `no_lost_wake` |
+//! | M2 | the watch in `nudge` (V1) | the watch in `prepare_sleep` | either the mail or the sleep is seen | `no_lost_wake` |
+//! | M3 | the watch in `nudge` (V1) | fence of `close` | either the mail or the end is seen | `mail_after_the_end_is_dropped` |
 
-use super::{AtomicBool, Inbox, Ordering, broken, fence_edge};
+use super::{AtomicBool, Inbox, Ordering, Watch, broken, fence_edge};
 
 /// Wakes the owner of a mailbox. Called by senders, from any thread.
 pub trait Wake: Send + Sync {
@@ -20,46 +21,59 @@ pub trait Wake: Send + Sync {
 
 /// Mail for one owner from many senders.
 ///
-/// Shape: an unbounded inbox and a flag. Senders are bounded by what they speak for: one mail per
-/// accepted connection, per handed-over destination.
+/// Shape: an unbounded inbox and two flags. Senders are bounded by what they speak for: one mail
+/// per accepted connection, per handed-over destination.
 #[derive(Debug)]
 pub struct Mailbox<T, W> {
     inbox: Inbox<T>,
-    asleep: AtomicBool,
+    /// Armed while the owner sleeps.
+    asleep: Watch,
+    closed: AtomicBool,
     waker: W,
 }
 
 impl<T, W: Wake> Mailbox<T, W> {
     /// Makes an empty mailbox whose owner is awake.
     pub fn new(waker: W) -> Self {
-        Self { inbox: Inbox::new(), asleep: AtomicBool::new(false), waker }
+        let (asleep, closed) = (Watch::new(), AtomicBool::new(false));
+        Self { inbox: Inbox::new(), asleep, closed, waker }
     }
 
-    /// Leaves mail and wakes the owner if it sleeps.
+    /// Leaves mail and wakes the owner if it sleeps. Mail for an owner that has ended is dropped.
     pub fn send(&self, mail: T) {
         self.inbox.push(mail);
         self.nudge();
+        // Relaxed (M3): the fence of the watch stands between the push and this look.
+        if self.closed.load(Ordering::Relaxed) {
+            self.clear();
+        }
     }
 
     /// Wakes the owner if it sleeps, without mail.
     pub fn nudge(&self) {
-        // SeqCst fence (M2): the push above and the load below against the flag and the look of
-        // `prepare_sleep`. A release/acquire pair would let both sides miss each other.
-        fence_edge("mailbox.send", Ordering::SeqCst);
-        // Relaxed: the fence orders it. Mostly the owner is awake, and a load is all it takes.
-        if self.asleep.load(Ordering::Relaxed) && self.claim_wake() {
+        if self.asleep.claim() {
             self.waker.wake();
         }
     }
 
-    /// Lets one sender of a burst do the waking.
-    fn claim_wake(&self) -> bool {
-        // Relaxed, both: the flag carries nothing but itself. Forbids that two senders wake for
-        // one sleep. Unlike a swap it writes nothing for a sender that comes too late, so every
-        // sender that clears the flag also wakes; nothing else has to be argued (and loom, which
-        // does not order a late swap before the owner's next sleep, can follow).
-        let order = Ordering::Relaxed;
-        self.asleep.compare_exchange(true, false, order, order).is_ok()
+    /// Owner: reads no more. Mail that is here is dropped, and so is what comes.
+    pub fn close(&self) {
+        // Relaxed: the fence below orders the flag before the look at the inbox.
+        self.closed.store(true, Ordering::Relaxed);
+        // SeqCst fence (M3): see `send`.
+        fence_edge("mailbox.close", Ordering::SeqCst);
+        self.clear();
+    }
+
+    fn clear(&self) {
+        while let Some(mail) = self.inbox.pop() {
+            drop(mail);
+        }
+    }
+
+    /// Whether there was no mail at some instant during the call.
+    pub fn is_empty(&self) -> bool {
+        self.inbox.is_empty()
     }
 
     /// Owner: takes the next mail.
@@ -71,10 +85,7 @@ impl<T, W: Wake> Mailbox<T, W> {
     /// in which case the owner counts as awake.
     #[must_use]
     pub fn prepare_sleep(&self) -> bool {
-        // Relaxed: the fence below orders the flag before the look at the inbox.
-        self.asleep.store(true, Ordering::Relaxed);
-        // SeqCst fence (M2): see `nudge`.
-        fence_edge("mailbox.sleep", Ordering::SeqCst);
+        self.asleep.arm();
         if broken("mailbox.look") || self.inbox.is_empty() {
             return true;
         }
@@ -84,7 +95,6 @@ impl<T, W: Wake> Mailbox<T, W> {
 
     /// Owner: says that it is awake again.
     pub fn awake(&self) {
-        // Relaxed: a sender that still sees the flag wakes once too often, which is harmless.
-        self.asleep.store(false, Ordering::Relaxed);
+        self.asleep.disarm();
     }
 }

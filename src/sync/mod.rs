@@ -14,11 +14,13 @@ mod helm;
 mod holders;
 mod lanes;
 mod mailbox;
+mod pipe;
 mod queue;
 mod reserve;
 mod snapshot;
 mod wait;
 mod waiting;
+mod watch;
 
 pub use canary::{broken, edge, fence_edge, order_edge};
 pub use cell::UnsafeCell;
@@ -27,11 +29,13 @@ pub use helm::{Helm, Signal};
 pub use holders::Holders;
 pub use lanes::Lanes;
 pub use mailbox::{Mailbox, Wake};
+pub use pipe::{Closed, Pipe};
 pub use queue::{Inbox, Queue};
 pub use reserve::{Kept, Reserve};
 pub use snapshot::Snapshot;
 pub use wait::{block_on, hint, modelled, set_hint};
 pub use waiting::Waiting;
+pub use watch::Watch;
 
 pub use crossbeam_utils::CachePadded;
 pub use event_listener::{Event, EventListener};

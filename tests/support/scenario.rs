@@ -3,6 +3,8 @@
 //! The variable holds host and port of the message service of a broker that makes destinations on
 //! first use, with the user `guest`, and two queues made by its administrator: `cap.flow` (at most
 //! 10 messages, flow control) and `cap.reject` (at most 5, the newest are refused).
+//!
+//! `scenarios_in_process.rs` plays the same scenarios over pipes, without sockets.
 #![allow(
     dead_code,
     clippy::unwrap_used,
@@ -19,7 +21,9 @@ use std::{
 
 use tidegate::{
     broker::{Broker, BrokerConfig},
-    client::{AcknowledgeMode, Connection, ConnectionFactory, Consumer, Session},
+    client::{
+        AcknowledgeMode, ConnectError, Connection, ConnectionFactory, Consumer, InProcess, Session,
+    },
     message::{DeliveryMode, Destination, Message},
 };
 
@@ -28,16 +32,21 @@ pub const DEADLINE: Duration = Duration::from_secs(20);
 /// How long is waited for what must not come.
 pub const SHORT: Duration = Duration::from_millis(100);
 
+/// Whether this test plays in process.
+const IN_PROCESS: bool = matches!(env!("CARGO_CRATE_NAME").as_bytes(), b"scenarios_in_process");
+
 /// Where a scenario plays.
 pub struct Stage {
     broker: Option<Broker>,
     service: String,
+    /// The way there, if it is not by socket.
+    in_process: Option<InProcess>,
 }
 
 impl Stage {
     pub fn new() -> Self {
-        if let Ok(service) = std::env::var("TIDEGATE_TEST_BROKER") {
-            return Self { broker: None, service };
+        if let (false, Ok(service)) = (IN_PROCESS, std::env::var("TIDEGATE_TEST_BROKER")) {
+            return Self { broker: None, service, in_process: None };
         }
         let config = r#"
             listen = "127.0.0.1:0"
@@ -53,7 +62,8 @@ impl Stage {
         let config = BrokerConfig::from_toml_str(config, "scenario").unwrap();
         let broker = Broker::start(config).unwrap();
         let service = broker.jms_address().to_string();
-        Self { broker: Some(broker), service }
+        let in_process = IN_PROCESS.then(|| broker.in_process());
+        Self { broker: Some(broker), service, in_process }
     }
 
     /// The broker, if it is of this crate.
@@ -85,10 +95,18 @@ impl Stage {
     pub fn connect_with(&self, attributes: &[(&str, &str)]) -> Connection {
         let mut factory = self.factory();
         factory.set_attributes(attributes.iter().copied()).unwrap();
-        factory.create_connection().unwrap()
+        self.open(&factory).unwrap()
     }
 
-    /// A connection that can be cut.
+    /// A connection of this factory's, the way this stage is reached.
+    pub fn open(&self, factory: &ConnectionFactory) -> Result<Connection, ConnectError> {
+        match &self.in_process {
+            Some(broker) => factory.create_connection_in_process(broker),
+            None => factory.create_connection(),
+        }
+    }
+
+    /// A connection that can be cut, by socket always.
     pub fn connect_through_relay(&self) -> (Connection, Relay) {
         let relay = Relay::start(&self.service);
         let connection = self.factory_for(&relay.address.to_string()).create_connection().unwrap();

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use crate::support::Canary;
 use crate::{
-    buffer, gate, helm, holders, lanes, mailbox, pool_shared, pool_slot, pool_turn, snapshot,
-    throttle, waiting, window,
+    buffer, gate, helm, holders, lanes, mailbox, pipe, pool_shared, pool_slot, pool_turn, snapshot,
+    throttle, waiting, watch, window,
 };
 
 /// Every canary: a file of models adds its own table here.
@@ -26,8 +26,10 @@ fn canaries() -> impl Iterator<Item = &'static Canary> {
         holders::CANARIES,
         lanes::CANARIES,
         mailbox::CANARIES,
+        pipe::CANARIES,
         snapshot::CANARIES,
         waiting::CANARIES,
+        watch::CANARIES,
         window::CANARIES,
         buffer::CANARIES,
         throttle::CANARIES,

@@ -1,4 +1,5 @@
-//! `sync/mailbox.rs`: mail arrives once (M1), no wake is lost (M2), one wake per burst.
+//! `sync/mailbox.rs`: mail arrives once (M1), no wake is lost (M2), one wake per burst, none stays
+//! behind its owner's end (M3).
 
 use loom::sync::{Arc, Notify};
 use loom::thread;
@@ -7,9 +8,11 @@ use tidegate::internals::sync::{AtomicUsize, Mailbox, Ordering, Wake};
 use crate::support::{Canary, canary, model};
 
 pub const CANARIES: &[Canary] = &[
-    canary("mailbox.send", "mailbox::no_lost_wake"),
-    canary("mailbox.sleep", "mailbox::no_lost_wake"),
     canary("mailbox.look", "mailbox::no_lost_wake"),
+    canary("mailbox.close", "mailbox::mail_after_the_end_is_dropped"),
+    // The mailbox relies on both of a watch's fences.
+    canary("watch.claim", "mailbox::no_lost_wake"),
+    canary("watch.arm", "mailbox::no_lost_wake"),
 ];
 
 struct Bell {
@@ -111,5 +114,17 @@ fn no_lost_wake_with_two_senders() {
         for thread in threads {
             thread.join().unwrap();
         }
+    });
+}
+
+#[test]
+fn mail_after_the_end_is_dropped() {
+    model("mail_after_the_end_is_dropped", || {
+        let mailbox = Arc::new(Mailbox::new(Handle(Arc::new(Bell::new()))));
+        let sender = Arc::clone(&mailbox);
+        let thread = thread::spawn(move || sender.send(7));
+        mailbox.close();
+        thread.join().unwrap();
+        assert!(mailbox.is_empty(), "mail lies where nobody looks");
     });
 }

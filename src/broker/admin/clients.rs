@@ -60,8 +60,8 @@ fn describe(info: &ConnectionInfo, producers: usize, consumers: usize) -> Entrie
     let profile = info.profile();
     let mut entries = vec![
         entry("cxnid", info.id),
-        entry("host", info.peer.ip().to_canonical().to_string()),
-        entry("port", i32::from(info.peer.port())),
+        entry("host", info.peer.host()),
+        entry("port", info.peer.port()),
         entry("user", profile.user.as_str()),
         entry("nproducers", number(producers)),
         entry("nconsumers", number(consumers)),
@@ -195,7 +195,7 @@ fn describe_consumer(
     }
     if let Some(info) = turn.shared.connections.find(consumer.connection_id) {
         entries.push(entry("user", info.profile().user.as_str()));
-        entries.push(entry("host", info.peer.ip().to_canonical().to_string()));
+        entries.push(entry("host", info.peer.host()));
     }
     if let Some(key) = key {
         entries.push(entry("durable", key.durable));
@@ -279,7 +279,7 @@ fn describe_producer(id: i64, to: Option<&Destination>, info: &ConnectionInfo) -
         entry("id", id),
         entry("cxnid", info.id),
         entry("user", info.profile().user.as_str()),
-        entry("host", info.peer.ip().to_canonical().to_string()),
+        entry("host", info.peer.host()),
     ];
     match to {
         Some(to) => {

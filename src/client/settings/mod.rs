@@ -21,7 +21,7 @@ pub use self::{
 };
 use self::{connection_type::OldAddress, table::ATTRIBUTES};
 use super::{address::Address, error::ConfigError};
-use crate::{flow::FlowSettings, setting::nearest};
+use crate::{flow::FlowSettings, in_process::InProcess, setting::nearest};
 
 /// Whose defaults a factory has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -49,6 +49,8 @@ pub enum AddressListBehavior {
 /// Settings of one connection.
 #[derive(Clone)]
 pub(super) struct Settings {
+    /// The broker is in this process; addresses do not matter then.
+    pub(super) in_process: Option<InProcess>,
     profile: Profile,
     addresses: Vec<Address>,
     /// Counts while there are no `addresses`.
@@ -126,6 +128,7 @@ impl Settings {
         };
         Self {
             profile,
+            in_process: None,
             addresses: Vec::new(),
             old: OldAddress::default(),
             behavior: AddressListBehavior::Priority,
