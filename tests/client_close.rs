@@ -198,7 +198,7 @@ fn every_waiter_is_told_how_the_connection_ended() {
                 peer.send(packet);
                 peer.hang_up();
             },
-            |error| matches!(error, ConnectionError::Goodbye { reason: 1, text } if text == "broker shutdown"),
+            |error| matches!(error, ConnectionError::Goodbye { reason: 1, text, .. } if text == "broker shutdown"),
         ),
         (|peer, _| peer.hang_up(), |error| matches!(error, ConnectionError::EndOfStream)),
         (|peer, _| peer.write(&[b'G'; 100]), |error| matches!(error, ConnectionError::Garbage(_))),

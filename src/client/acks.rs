@@ -6,7 +6,7 @@
 
 use bytes::{BufMut as _, BytesMut};
 
-use super::{core::Core, error::RequestError, output::Push};
+use super::{core::Core, epoch::Epoch, error::RequestError, output::Push};
 use crate::{
     sync::{AtomicUsize, Inbox, Ordering},
     wire::{Header, MessageId, PacketBuilder, PacketType, Padding, VariableHeader},
@@ -17,16 +17,18 @@ const BATCH: usize = 10;
 /// Blocks that one acknowledgement carries at most.
 const BLOCKS_MAX: usize = 10_000;
 
-/// One message of one consumer.
+/// One message of one consumer, as it came over one link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Block {
     pub(super) consumer: i64,
     pub(super) message: MessageId,
+    /// Over a later link the broker has forgotten it, and sends it again.
+    pub(super) epoch: Epoch,
 }
 
 impl Block {
-    pub(super) const fn of(header: &Header) -> Self {
-        Self { consumer: header.consumer_id, message: header.id }
+    pub(super) const fn of(header: &Header, epoch: Epoch) -> Self {
+        Self { consumer: header.consumer_id, message: header.id, epoch }
     }
 }
 
@@ -80,13 +82,13 @@ impl Acks {
         all
     }
 
-    /// Takes one message out, if it is there.
-    pub(super) fn take_one(&self, wanted: Block) -> bool {
+    /// Takes one message of a consumer out, if it is there.
+    pub(super) fn take_one(&self, consumer: i64, message: MessageId) -> Option<Block> {
         let all = self.take_all();
-        let mut found = false;
+        let mut found = None;
         for block in all {
-            if block == wanted && !found {
-                found = true;
+            if found.is_none() && (block.consumer, block.message) == (consumer, message) {
+                found = Some(block);
             } else {
                 self.blocks.push(block);
             }
@@ -125,14 +127,14 @@ impl Acks {
     }
 
     fn send_lazily(&self, core: &Core, most: usize) {
-        let blocks: Vec<_> = std::iter::from_fn(|| self.blocks.pop()).take(most).collect();
+        let mut blocks: Vec<_> = std::iter::from_fn(|| self.blocks.pop()).take(most).collect();
         // Relaxed: as in `add`.
         self.count.fetch_sub(blocks.len(), Ordering::Relaxed);
+        let epoch = core.epoch();
+        blocks.retain(|block| block.epoch == epoch);
         for blocks in blocks.chunks(BLOCKS_MAX) {
-            core.submit(
-                PacketBuilder::new(PacketType::ACKNOWLEDGE).body(body(blocks)),
-                Push::Later,
-            );
+            let packet = PacketBuilder::new(PacketType::ACKNOWLEDGE).body(body(blocks));
+            core.submit(epoch, packet, Push::Later);
         }
     }
 }
@@ -144,9 +146,13 @@ pub(super) enum Answer {
     None,
 }
 
-/// Acknowledges these messages, in a transaction if there is one.
+/// Acknowledges these messages, which came over this link, in a transaction if there is one.
+///
+/// # Errors
+/// [`RequestError::Interrupted`] if the link is gone: they come again.
 pub(super) fn acknowledge(
     core: &Core,
+    epoch: Epoch,
     blocks: &[Block],
     transaction: Option<i64>,
     answer: Answer,
@@ -155,10 +161,10 @@ pub(super) fn acknowledge(
         let body = body(blocks).freeze();
         let fill = |packet: PacketBuilder| in_transaction(packet, transaction).body(body.clone());
         if answer == Answer::None {
-            core.submit(fill(PacketBuilder::new(PacketType::ACKNOWLEDGE)), Push::Later);
+            core.submit(epoch, fill(PacketBuilder::new(PacketType::ACKNOWLEDGE)), Push::Later);
             continue;
         }
-        core.request(PacketType::ACKNOWLEDGE, fill)?;
+        core.request_on(epoch, PacketType::ACKNOWLEDGE, fill)?;
     }
     Ok(())
 }
@@ -191,7 +197,7 @@ pub(super) fn decline(core: &Core, block: Block, why: Unwanted) {
         Unwanted::Unreadable => packet.int("JMQAckType", DEAD).int("JMQDeadReason", UNDELIVERABLE),
         Unwanted::Failed => packet.int("JMQAckType", PUT_BACK),
     };
-    core.submit(packet, Push::Later);
+    core.submit(block.epoch, packet, Push::Later);
 }
 
 const PUT_BACK: i32 = 1;
@@ -199,18 +205,26 @@ const DEAD: i32 = 2;
 const UNDELIVERABLE: i32 = 0;
 const EXPIRED: i32 = 1;
 
-/// Sends messages back to the broker, to be delivered again; out of a transaction, if there is one.
-pub(super) fn redeliver(core: &Core, blocks: &[Block], seen: Seen, transaction: Option<i64>) {
+/// Sends messages that came over this link back to the broker, to be delivered again; out of a
+/// transaction, if there is one.
+pub(super) fn redeliver(
+    core: &Core,
+    epoch: Epoch,
+    mut blocks: Vec<Block>,
+    seen: Seen,
+    transaction: Option<i64>,
+) {
+    blocks.retain(|block| block.epoch == epoch);
     if blocks.is_empty() {
         return;
     }
     let mut packet = PacketBuilder::new(PacketType::REDELIVER)
         .boolean("JMQSetRedelivered", seen == Seen::Yes)
-        .body(body(blocks));
+        .body(body(&blocks));
     if let Some(id) = transaction {
         packet = in_transaction(packet.long("JMQTransactionID", id), transaction);
     }
-    core.submit(packet, Push::Later);
+    core.submit(epoch, packet, Push::Later);
 }
 
 /// Whether the application has seen the messages that go back.

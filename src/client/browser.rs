@@ -13,6 +13,7 @@ use bytes::Bytes;
 
 use super::{
     clock,
+    epoch::Epoch,
     error::{BrowseError, RequestError, SessionError},
     links::{Command, ConsumerLink},
     session::{Session, SessionOwner},
@@ -39,11 +40,14 @@ pub struct Browser {
 /// have gone since; fetched from the broker as they are asked for.
 ///
 /// Shape: an iterator over copies, in the order in which they would be delivered. After an error
-/// that is not about one message alone it ends. Dropping it lets go of what was fetched ahead.
+/// that is not about one message alone it ends, and so it does when the connection is lost, even
+/// if that is restored. Dropping it lets go of what was fetched ahead.
 #[derive(Debug)]
 #[must_use = "nothing is fetched before it is asked for"]
 pub struct Browse {
     session: Arc<SessionOwner>,
+    /// The link on which the broker knows it; it does not outlive that.
+    epoch: Epoch,
     id: i64,
     link: Arc<ConsumerLink>,
     /// Ids of messages that were not asked for yet.
@@ -86,13 +90,14 @@ impl Browser {
         let shared = &self.session.shared;
         shared.check_open()?;
         let flow = shared.core.settings.flow.clone();
-        let link = Arc::new(ConsumerLink::new(flow, Arc::clone(&shared.link)));
+        let key = shared.core.next_key();
+        let link = Arc::new(ConsumerLink::new(key, flow, Arc::clone(&shared.link)));
         let command = |reply_id| Some(Command::AddConsumer { reply_id, link: Arc::clone(&link) });
         let fill = |packet: PacketBuilder| self.fill(packet);
-        let reply = shared.core.request_linked(PacketType::BROWSE, fill, command)?;
+        let (reply, epoch) = shared.core.request_linked(PacketType::BROWSE, fill, command)?;
         let id = read_id(&reply, "JMQConsumerID")?;
         let session = Arc::clone(&self.session);
-        Ok(Browse { session, id, link, ids: reply.body(), coming: 0 })
+        Ok(Browse { session, epoch, id, link, ids: reply.body(), coming: 0 })
     }
 
     /// The queue.
@@ -127,7 +132,7 @@ impl Browse {
         let count = (self.ids.len() / MessageId::LEN).min(most);
         let ids = self.ids.split_to(count * MessageId::LEN);
         let id = self.id;
-        let asked = core.request(PacketType::DELIVER, |packet| {
+        let asked = core.request_on(self.epoch, PacketType::DELIVER, |packet| {
             packet.long("JMQConsumerID", id).body(ids.clone())
         });
         match asked {
@@ -147,6 +152,9 @@ impl Browse {
         let longest = shared.core.settings.browse_timeout;
         let ready = || match self.link.inbox.pop() {
             Some(packet) => Some(Ok(packet)),
+            None if shared.core.epoch() != self.epoch => {
+                Some(Err(shared.core.interrupted(PacketType::DELIVER)))
+            }
             None => shared.check_open().err().map(Err),
         };
         let deadline = clock::deadline_after(longest);
@@ -158,7 +166,7 @@ impl Browse {
     }
 
     fn take(&mut self, packet: &Packet) -> Result<Message, BrowseError> {
-        self.session.shared.core.consumed(self.id, &self.link, 1);
+        self.session.shared.core.consumed(&self.link, 1);
         let last = packet.header().flags.contains(Flags::LAST);
         self.coming = if last { 0 } else { self.coming.saturating_sub(1) };
         Ok(Message::from_packet(packet)?)
@@ -197,6 +205,6 @@ impl std::iter::FusedIterator for Browse {}
 
 impl Drop for Browse {
     fn drop(&mut self) {
-        self.session.shared.let_go(self.id, &self.link);
+        self.session.shared.let_go(&self.link);
     }
 }

@@ -29,9 +29,11 @@ use std::{
 use super::{
     clock,
     core::{Core, check},
+    epoch::Epoch,
     error::{RequestError, SendError},
     links::{Awaited, Command},
     listening::{self, Role},
+    producer::Target,
     session_state::SessionShared,
 };
 use crate::{
@@ -68,14 +70,17 @@ struct Pending {
     /// The id under which it was sent.
     sent: MessageId,
     reply: Reply,
+    /// Where it goes once more if the link is lost.
+    target: Arc<Target>,
     deadline: Option<Instant>,
     call: Call,
 }
 
-/// Where a reply will be found.
+/// Where a reply will be found, if its link lasts so long.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) id: i64,
+    epoch: Epoch,
     awaited: Arc<Awaited>,
 }
 
@@ -112,11 +117,11 @@ impl Completions {
     }
 
     /// Announces to the reader that somebody waits for a reply; before its request is sent.
-    pub(super) fn announce(&self, core: &Core) -> Reply {
+    pub(super) fn announce(&self, core: &Core, epoch: Epoch) -> Reply {
         let awaited = Arc::new(Awaited::new(Arc::clone(&self.signal)));
         let id = core.replies.next_elsewhere();
         core.command(Command::AwaitReply { reply_id: id, awaited: Arc::clone(&awaited) });
-        Reply { id, awaited }
+        Reply { id, epoch, awaited }
     }
 
     /// Hands a send that was written over to the thread.
@@ -126,10 +131,11 @@ impl Completions {
         message: Message,
         sent: MessageId,
         reply: Reply,
+        target: Arc<Target>,
         call: Call,
     ) {
         let deadline = clock::deadline_after(core.settings.completion_timeout);
-        self.line.push(Pending { message, sent, reply, deadline, call });
+        self.line.push(Pending { message, sent, reply, target, deadline, call });
         self.signal.wake_all();
     }
 
@@ -241,12 +247,17 @@ impl SessionShared {
     }
 
     fn complete(&self, pending: Pending) {
-        let Pending { mut message, sent, reply, deadline, call } = pending;
+        let Pending { mut message, sent, reply, target, deadline, call } = pending;
         let core = &self.core;
         let kind = message.kind().packet_type();
-        let ready = || reply.awaited.reply.pop();
+        let ready = || match reply.awaited.reply.pop() {
+            Some(packet) => Some(Some(packet)),
+            None => (core.epoch() != reply.epoch).then_some(None),
+        };
         let outcome = match core.wait(&self.completions.signal, deadline, ready) {
-            Ok(Some(packet)) => check(kind, packet).map(|_reply| ()),
+            Ok(Some(Some(packet))) => check(kind, packet).map(|_reply| ()),
+            // The link was lost.
+            Ok(Some(None)) => target.send_again(&message, sent),
             Ok(None) => {
                 core.command(Command::ForgetReply(reply.id));
                 Err(RequestError::TimedOut {
@@ -267,7 +278,10 @@ impl SessionShared {
         let place = self.place(Role::Completion);
         let run = || listening::run(place, || call(outcome));
         if catch_unwind(AssertUnwindSafe(run)).is_err() {
-            tracing::warn!(session = self.id, "the completion of an asynchronous send panicked");
+            tracing::warn!(
+                session = self.remote.get(),
+                "the completion of an asynchronous send panicked"
+            );
         }
         self.completions.close_one();
     }

@@ -14,6 +14,7 @@ use super::{
     core::LoggedIn,
     error::{AttemptError, ConnectError},
     in_process,
+    reconnect::Whereabouts,
     settings::Settings,
     socket::{HEARTBEAT, ReadTimeout, Wait, Wire},
     stamp::Stamp,
@@ -30,26 +31,29 @@ use crate::{
 };
 
 /// The longest a login may take, as long as a broker waits for its part of one.
-const LOGIN_LONGEST: Duration = Duration::from_secs(180);
+pub(super) const LOGIN_LONGEST: Duration = Duration::from_secs(180);
 
 /// Tries the addresses as the settings say, until one takes the login.
-pub(super) fn connect(settings: &Settings) -> Result<LoggedIn, ConnectError> {
+pub(super) fn connect(settings: &Settings) -> Result<(LoggedIn, Whereabouts), ConnectError> {
+    let caller = Caller { client_id: settings.client_id.clone(), lost_connection: None };
     if let Some(broker) = &settings.in_process {
-        return in_process::connect(broker, settings);
+        let login = in_process::connect(broker, settings, &caller)?;
+        return Ok((login, Whereabouts { address: 0 }));
     }
     let addresses = settings.address_list();
     let (mut attempts, mut last) = (0_u32, None);
     for step in Walk::new(settings, u64::from_ne_bytes(random())) {
-        let address = match step {
+        let place = match step {
             Step::Rest(time) => {
                 rest(time);
                 continue;
             }
-            Step::Try { address, .. } => &addresses[address],
+            Step::Try { address, .. } => address,
         };
+        let address = &addresses[place];
         attempts = attempts.saturating_add(1);
-        let error = match attempt(address, settings) {
-            Ok(login) => return Ok(login),
+        let error = match attempt(address, settings, &caller) {
+            Ok(login) => return Ok((login, Whereabouts { address: place })),
             Err(AttemptError::Login { cause, .. }) if is_final(&cause) => {
                 return Err(ConnectError::Refused { address: address.to_string(), cause });
             }
@@ -78,7 +82,20 @@ fn rest(time: Duration) {
     Signal::new().sleep_unless(|| false, clock::deadline_after(Some(time)));
 }
 
-fn attempt(address: &Address, settings: &Settings) -> Result<LoggedIn, AttemptError> {
+/// What a login says beside the settings.
+#[derive(Debug)]
+pub(super) struct Caller {
+    pub(super) client_id: Option<String>,
+    /// The id of the connection that is to be restored.
+    pub(super) lost_connection: Option<i64>,
+}
+
+/// Connects and logs in at one address.
+pub(super) fn attempt(
+    address: &Address,
+    settings: &Settings,
+    caller: &Caller,
+) -> Result<LoggedIn, AttemptError> {
     if let Some(missing) = address.missing() {
         return Err(AttemptError::NotIncluded { address: address.to_string(), missing });
     }
@@ -88,7 +105,7 @@ fn attempt(address: &Address, settings: &Settings) -> Result<LoggedIn, AttemptEr
     for target in targets {
         match reach(target, address, settings) {
             Ok((target, wire, timeout)) => {
-                return login_at_some_level(target, wire, timeout, settings)
+                return login_at_some_level(target, wire, timeout, settings, caller)
                     .map_err(|cause| AttemptError::Login { place, cause });
             }
             Err(error) => last = Some(error),
@@ -169,12 +186,13 @@ fn login_at_some_level(
     wire: Wire,
     timeout: ReadTimeout,
     settings: &Settings,
+    caller: &Caller,
 ) -> Result<LoggedIn, ConnectionError> {
-    match login(wire, timeout, settings, LEVEL) {
+    match login(wire, timeout, settings, caller, LEVEL) {
         Err(ConnectionError::Level { level }) if (LEVEL_LEAST..LEVEL).contains(&level) => {
             let (wire, timeout) = Wire::connect(target, settings.connect_timeout)
                 .map_err(|error| ConnectionError::Socket(error.kind()))?;
-            login(wire, timeout, settings, level)
+            login(wire, timeout, settings, caller, level)
         }
         outcome => outcome,
     }
@@ -184,6 +202,7 @@ pub(super) fn login(
     wire: Wire,
     mut timeout: ReadTimeout,
     settings: &Settings,
+    caller: &Caller,
     level: i32,
 ) -> Result<LoggedIn, ConnectionError> {
     let socket = |error: std::io::Error| ConnectionError::Socket(error.kind());
@@ -193,10 +212,12 @@ pub(super) fn login(
     let mut end = ClientEnd::new(Identity {
         user: settings.user.clone(),
         password: settings.password.clone(),
-        client_id: settings.client_id.clone(),
+        client_id: caller.client_id.clone(),
         shares_client_id: settings.shares_client_id,
         flow_count: settings.flow.connection_count(),
         level,
+        comes_back: settings.reconnect_enabled.then_some(settings.interval),
+        lost_connection: caller.lost_connection,
     });
     let mut decoder = Decoder::new(PACKET_BEFORE_LOGIN_BYTES_MAX);
     let deadline = clock::now() + settings.ack_timeout.unwrap_or(LOGIN_LONGEST).min(LOGIN_LONGEST);
@@ -214,8 +235,8 @@ pub(super) fn login(
             }
             Frame::Packet(packet) => match end.handle_packet(&packet)? {
                 ClientEvent::LoggedIn => break,
-                ClientEvent::Goodbye { reason, text } => {
-                    return Err(ConnectionError::Goodbye { reason, text });
+                ClientEvent::Goodbye { reason, text, exit } => {
+                    return Err(ConnectionError::Goodbye { reason, text, exit });
                 }
                 _ => {}
             },
@@ -226,7 +247,7 @@ pub(super) fn login(
     Ok(LoggedIn { end, decoder, wire, timeout, welcome, stamp })
 }
 
-fn next_packet(
+pub(super) fn next_packet(
     wire: &Wire,
     timeout: &mut ReadTimeout,
     decoder: &mut Decoder,
@@ -250,7 +271,11 @@ fn next_packet(
     }
 }
 
-fn send_all(wire: &Wire, mut bytes: &[u8], deadline: Instant) -> Result<(), ConnectionError> {
+pub(super) fn send_all(
+    wire: &Wire,
+    mut bytes: &[u8],
+    deadline: Instant,
+) -> Result<(), ConnectionError> {
     let socket = |error: std::io::Error| ConnectionError::Socket(error.kind());
     while !bytes.is_empty() {
         let sent = wire.send(bytes, &[]).map_err(socket)?;
@@ -267,7 +292,7 @@ fn send_all(wire: &Wire, mut bytes: &[u8], deadline: Instant) -> Result<(), Conn
 }
 
 /// Random bytes; zeros if the system has none, which only makes ids less distinct.
-fn random<const N: usize>() -> [u8; N] {
+pub(super) fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     if getrandom::fill(&mut bytes).is_err() {
         bytes = [0; N];

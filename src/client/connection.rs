@@ -6,15 +6,14 @@ use super::{
     connection_consumer::Dispatch,
     core::Core,
     error::{ConnectError, RequestError, SessionError},
+    event::{ConnectionEvent, Observer},
     keeper, listening,
     output::Push,
     session::{AcknowledgeMode, Session},
-    session_state::SessionShared,
     settings::{Settings, TEXT_BYTES_MAX},
 };
 use crate::{
     client::connect,
-    message::Destination,
     proto::client::ConnectionError,
     sync::{Arc, AtomicBool, AtomicU64, Ordering, Queue, Snapshot},
     wire::{PacketBuilder, PacketType},
@@ -38,7 +37,6 @@ pub(super) struct ConnectionOwner {
     pub(super) core: Arc<Core>,
     /// One place, until somebody joins it.
     keeper: Queue<JoinHandle<()>>,
-    sessions: Snapshot<Vec<Arc<SessionShared>>>,
     connection_consumers: Snapshot<Vec<Arc<Dispatch>>>,
     /// It was started, or has made a session.
     used: AtomicBool,
@@ -47,11 +45,11 @@ pub(super) struct ConnectionOwner {
 
 impl Connection {
     pub(super) fn open(settings: &Settings) -> Result<Self, ConnectError> {
-        let login = connect::connect(settings)?;
+        let (login, whereabouts) = connect::connect(settings)?;
         let core = Arc::new(Core::new(login, settings.clone()));
         core.take_leftovers();
         let keeper = Queue::new(1);
-        match keeper::start(Arc::clone(&core)) {
+        match keeper::start(Arc::clone(&core), whereabouts) {
             Ok(thread) => {
                 let pushed = keeper.push(thread);
                 debug_assert!(pushed.is_ok(), "the place is free");
@@ -66,7 +64,6 @@ impl Connection {
             owner: Arc::new(ConnectionOwner {
                 core,
                 keeper,
-                sessions: Snapshot::new(Vec::new()),
                 connection_consumers: Snapshot::new(Vec::new()),
                 used: AtomicBool::new(false),
                 temporaries: AtomicU64::new(0),
@@ -114,7 +111,8 @@ impl Connection {
         self.owner.note_use();
         // Release: nothing but the flag itself is handed over; the signals' fences order the rest.
         core.started.store(true, Ordering::Release);
-        core.submit(PacketBuilder::new(PacketType::START), Push::Now);
+        // A link that comes later is started by whoever makes it.
+        core.submit(core.epoch(), PacketBuilder::new(PacketType::START), Push::Now);
         core.wake_sessions();
         // One who reads may have messages that came before the stop, and no new ones will wake it.
         core.nudge_reader();
@@ -159,7 +157,7 @@ impl Connection {
         self.owner.close()
     }
 
-    /// Why the connection has ended, if it has.
+    /// Why the connection has ended, if it has. One that is being restored has not.
     #[must_use]
     pub fn lost(&self) -> Option<ConnectionError> {
         self.core().lost()
@@ -167,14 +165,23 @@ impl Connection {
 
     /// The version the broker names: that of the product whose protocol it speaks.
     #[must_use]
-    pub fn broker_version(&self) -> &str {
-        &self.core().welcome.version
+    pub fn broker_version(&self) -> String {
+        self.core().welcome(|welcome| welcome.version.clone())
     }
 
-    /// The connection's id, as the broker numbered it.
+    /// The connection's id, as the broker numbered it: another one after it was restored.
     #[must_use]
     pub fn id(&self) -> i64 {
-        self.core().welcome.connection_id
+        self.core().welcome(|welcome| welcome.connection_id)
+    }
+
+    /// Tells `observer` when the connection is lost and being restored, and how that goes. Replaces
+    /// an earlier observer.
+    ///
+    /// It is called on the connection's own thread, which does nothing else meanwhile: it must not
+    /// wait for anything, nor use the connection.
+    pub fn set_observer(&self, observer: impl Fn(&ConnectionEvent) + Send + Sync + 'static) {
+        self.core().observer.publish(Some(Observer::new(observer)));
     }
 
     pub(super) fn core(&self) -> &Arc<Core> {
@@ -191,32 +198,6 @@ impl ConnectionOwner {
     fn is_used(&self) -> bool {
         // Relaxed: see `note_use`.
         self.used.load(Ordering::Relaxed)
-    }
-
-    /// Whether some consumer of the connection receives from `destination`.
-    pub(super) fn consumes(&self, destination: &Destination) -> bool {
-        self.sessions.load_full().iter().any(|session| session.consumes(destination))
-    }
-
-    pub(super) fn sessions(&self) -> Arc<Vec<Arc<SessionShared>>> {
-        self.sessions.load_full()
-    }
-
-    pub(super) fn add_session(&self, session: &Arc<SessionShared>) {
-        self.core.register(&session.link);
-        self.sessions.update(|sessions| {
-            let mut sessions = sessions.clone();
-            sessions.push(Arc::clone(session));
-            Some(sessions)
-        });
-    }
-
-    pub(super) fn forget_session(&self, session: &Arc<SessionShared>) {
-        self.core.unregister(&session.link);
-        self.sessions.update(|sessions| {
-            let others = sessions.iter().filter(|other| !Arc::ptr_eq(other, session));
-            Some(others.map(Arc::clone).collect())
-        });
     }
 
     pub(super) fn add_connection_consumer(&self, added: &Arc<Dispatch>) {
@@ -253,13 +234,13 @@ impl ConnectionOwner {
         self.join_keeper();
         match outcome {
             // It is closed all the same.
-            Err(RequestError::Connection(_)) => Ok(()),
+            Err(RequestError::Connection(_) | RequestError::Interrupted { .. }) => Ok(()),
             outcome => Ok(outcome?),
         }
     }
 
     fn say_goodbye(&self, had_connection_consumer: bool) -> Result<(), RequestError> {
-        let sessions = self.sessions.load_full();
+        let sessions = self.core.sessions.load_full();
         for session in sessions.iter() {
             session.begin_close();
         }
@@ -277,17 +258,27 @@ impl ConnectionOwner {
         for session in sessions.iter() {
             let closed = session.finish_close();
             outcome = outcome.and(closed);
-            self.forget_session(session);
+            self.core.unregister(session);
         }
-        let id = self.core.welcome.connection_id;
-        let goodbye = self.core.request(PacketType::GOODBYE, |packet| {
-            let block = had_connection_consumer || self.core.has_client_id();
-            packet.boolean("JMQBlock", block).long("JMQConnectionID", id)
+        let epoch = self.core.epoch();
+        let goodbye = self.core.request_on(epoch, PacketType::GOODBYE, |packet| {
+            self.fill_goodbye(packet, had_connection_consumer)
         });
         outcome.and(goodbye).map(|_reply| ())
     }
 
+    fn fill_goodbye(&self, packet: PacketBuilder, had_connection_consumer: bool) -> PacketBuilder {
+        let id = self.core.welcome(|welcome| welcome.connection_id);
+        let block = had_connection_consumer || self.core.has_client_id();
+        packet.boolean("JMQBlock", block).long("JMQConnectionID", id)
+    }
+
     fn join_keeper(&self) {
+        if !self.core.epoch().is_up() {
+            // It may be inside an attempt to connect, which nobody can cut short. It ends behind
+            // that by itself.
+            return;
+        }
         if let Some(thread) = self.keeper.pop() {
             // Its panic would have been reported by the panic hook.
             let _ended = thread.join();
@@ -307,11 +298,9 @@ impl ConnectionOwner {
         if !self.core.begin_close() {
             return;
         }
-        if self.core.lost().is_none() {
-            let goodbye = PacketBuilder::new(PacketType::GOODBYE)
-                .boolean("JMQBlock", self.core.has_client_id())
-                .long("JMQConnectionID", self.core.welcome.connection_id);
-            self.core.part(goodbye);
+        if self.core.lost().is_none() && self.core.epoch().is_up() {
+            let goodbye = PacketBuilder::new(PacketType::GOODBYE);
+            self.core.part(self.fill_goodbye(goodbye, false));
         }
         self.core.fail(ConnectionError::Closed);
         self.join_keeper();

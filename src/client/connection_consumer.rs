@@ -112,6 +112,7 @@ pub(super) struct Source {
 #[derive(Debug)]
 pub(super) struct Loaded {
     pub(super) packet: Packet,
+    pub(super) block: Block,
     /// Its place in the order of arrival.
     number: u64,
     source: Arc<Source>,
@@ -260,9 +261,11 @@ impl Dispatch {
         let mut number = 0;
         while let Some(server) = self.pool.acquire() {
             let Some(packets) = source.next(self.load_max) else { return };
-            let messages = packets.into_iter().map(|packet| {
+            let messages = packets.into_iter().filter_map(|packet| {
+                // What came over a link that is gone comes again.
+                let block = source.consumer.block_of(&source.session.core, &packet)?;
                 number += 1;
-                Loaded { packet, number, source: Arc::clone(source) }
+                Some(Loaded { packet, block, number, source: Arc::clone(source) })
             });
             let Some(load) = Load::put(source, server.session(), messages.collect()) else {
                 tracing::warn!(
@@ -311,16 +314,19 @@ impl Source {
     }
 
     /// Takes back what no handler got: to the broker, at once or when the consumer ends.
-    pub(super) fn take_back(&self, rest: Vec<Loaded>) {
+    pub(super) fn take_back(&self, mut rest: Vec<Loaded>) {
         let core = &self.session.core;
+        let epoch = self.consumer.link.remote.epoch();
+        // What came over a link that is gone comes again, and is not counted any more.
+        rest.retain(|one| one.block.epoch == epoch);
         let count = u32::try_from(rest.len()).unwrap_or(u32::MAX);
         if self.is_ending() {
-            rest.into_iter().for_each(|one| self.leftovers.push((one.number, one.block())));
+            rest.into_iter().for_each(|one| self.leftovers.push((one.number, one.block)));
             core.discarded(count);
         } else if count > 0 {
-            let blocks: Vec<_> = rest.iter().map(Loaded::block).collect();
-            acks::redeliver(core, &blocks, Seen::No, None);
-            core.consumed(self.consumer.id, &self.consumer.link, count);
+            let blocks: Vec<_> = rest.iter().map(|one| one.block).collect();
+            acks::redeliver(core, epoch, blocks, Seen::No, None);
+            core.consumed(&self.consumer.link, count);
             core.flush();
         }
     }
@@ -333,33 +339,31 @@ impl Source {
             return Ok(());
         }
         let core = &session.core;
-        core.request(PacketType::STOP, |packet| packet.long("JMQSessionID", session.id))?;
+        let (epoch, id) = session.remote.on();
+        let stop = |packet: PacketBuilder| packet.long("JMQSessionID", id);
+        match core.request_on(epoch, PacketType::STOP, stop) {
+            // The broker redelivers all by itself; see below for the consumer.
+            Err(RequestError::Interrupted { .. }) => {}
+            stopped => drop(stopped?),
+        }
         // After the reply nothing more comes: what waits now is all there is.
         let mut unseen: Vec<_> = std::iter::from_fn(|| self.leftovers.pop()).collect();
         unseen.sort_unstable_by_key(|(number, _)| *number);
         let mut unseen: Vec<_> = unseen.into_iter().map(|(_, block)| block).collect();
         let before = unseen.len();
         while let Some(packet) = consumer.link.inbox.pop() {
-            unseen.push(Block::of(packet.header()));
+            unseen.push(Block::of(packet.header(), epoch));
         }
         core.discarded(u32::try_from(unseen.len() - before).unwrap_or(u32::MAX));
-        acks::redeliver(core, &unseen, Seen::No, None);
+        acks::redeliver(core, epoch, unseen, Seen::No, None);
         // The rest has been seen: it stays with the session until that ends.
-        let deleted = core.request(PacketType::DELETE_CONSUMER, |packet| {
-            packet
-                .long("JMQConsumerID", consumer.id)
-                .boolean("JMQBlock", true)
-                .int("JMQBodyType", 0)
+        let remote = &consumer.link.remote;
+        let deleted = session.delete(remote, PacketType::DELETE_CONSUMER, |packet, id| {
+            packet.long("JMQConsumerID", id).boolean("JMQBlock", true).int("JMQBodyType", 0)
         });
         session.forget_consumer(consumer);
-        session.let_go(consumer.id, &consumer.link);
-        deleted.map(drop)
-    }
-}
-
-impl Loaded {
-    pub(super) fn block(&self) -> Block {
-        Block::of(self.packet.header())
+        session.let_go(&consumer.link);
+        deleted
     }
 }
 
@@ -375,9 +379,9 @@ impl Rest {
     pub(super) fn take(session: &SessionShared) -> Result<Self, RequestError> {
         let messages: Vec<_> = std::iter::from_fn(|| session.loaded.pop()).collect();
         if let Some(first) = messages.first() {
-            let id = first.source.session.id;
-            let stopped =
-                session.core.request(PacketType::STOP, |packet| packet.long("JMQSessionID", id));
+            let (epoch, id) = first.source.session.remote.on();
+            let stop = |packet: PacketBuilder| packet.long("JMQSessionID", id);
+            let stopped = session.core.request_on(epoch, PacketType::STOP, stop);
             if let Err(error) = stopped {
                 messages.into_iter().for_each(|one| session.loaded.push(one));
                 return Err(error);
@@ -387,24 +391,25 @@ impl Rest {
     }
 
     pub(super) fn blocks(&self) -> impl Iterator<Item = Block> + '_ {
-        self.messages.iter().map(Loaded::block)
+        self.messages.iter().map(|one| one.block)
     }
 
     /// It is on its way back.
     pub(super) fn let_go(self) {
         let Some(first) = self.messages.first() else { return };
         let (session, consumer) = (&first.source.session, &first.source.consumer);
-        let count = u32::try_from(self.messages.len()).unwrap_or(u32::MAX);
-        session.core.consumed(consumer.id, &consumer.link, count);
-        let start = PacketBuilder::new(PacketType::START).long("JMQSessionID", session.id);
-        session.core.submit(start, Push::Later);
+        let (epoch, id) = session.remote.on();
+        let present = self.messages.iter().filter(|one| one.block.epoch == epoch).count();
+        session.core.consumed(&consumer.link, u32::try_from(present).unwrap_or(u32::MAX));
+        let start = PacketBuilder::new(PacketType::START).long("JMQSessionID", id);
+        session.core.submit(epoch, start, Push::Later);
     }
 }
 
 impl std::fmt::Debug for Dispatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Dispatch")
-            .field("consumer", &self.source.consumer.id)
+            .field("consumer", &self.source.consumer.link.remote.get())
             .field("load_max", &self.load_max)
             .finish_non_exhaustive()
     }

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use super::{
     acks::{self, Block, Unwanted},
     clock,
-    error::{AcknowledgeError, ConnectionError, ReceiveError, SessionError},
+    core::Core,
+    error::{AcknowledgeError, ConnectionError, ReceiveError, RequestError, SessionError},
     links::{Command, ConsumerLink},
     listener::Listener,
     options::ConsumerOptions,
@@ -41,9 +42,9 @@ struct ConsumerOwner {
 /// What a consumer's handles and its session share.
 #[derive(Debug)]
 pub(super) struct ConsumerShared {
-    pub(super) id: i64,
     pub(super) link: Arc<ConsumerLink>,
     pub(super) destination: Destination,
+    options: ConsumerOptions,
     /// Expired messages are handed out too.
     keeps_expired: bool,
     /// It is of a topic and keeps nothing while it is away.
@@ -67,32 +68,29 @@ impl Consumer {
         }
         shared.ensure_destination(destination)?;
         let flow = core.settings.flow.clone();
-        let wish = flow.consumer_wish().to_wire();
-        let link = Arc::new(ConsumerLink::new(flow, Arc::clone(&shared.link)));
-        let (mode, session_id) = (shared.mode.to_wire(), shared.id);
-        let build = |packet: PacketBuilder| {
-            let packet = packet
-                .string("JMQDestination", destination.name())
-                .int("JMQDestType", destination.type_bits())
-                .long("JMQSessionID", session_id)
-                .int("JMQSize", wish);
-            let packet = match mode {
-                Some(number) => packet.int("JMQAckMode", number),
-                None => packet,
-            };
-            options.fill(packet, core.settings.shares_client_id)
-        };
-        let command = |reply_id| Some(Command::AddConsumer { reply_id, link: Arc::clone(&link) });
-        let reply = core.request_linked(PacketType::ADD_CONSUMER, build, command)?;
-        let id = read_id(&reply, "JMQConsumerID")?;
+        let link = ConsumerLink::new(core.next_key(), flow, Arc::clone(&shared.link));
         let consumer = Arc::new(ConsumerShared {
-            id,
-            link,
+            link: Arc::new(link),
             destination: destination.clone(),
+            options: options.clone(),
             keeps_expired: destination.name() == DEAD_QUEUE,
             is_fleeting: destination.kind() == DestinationKind::Topic && options.is_plain(),
         });
-        shared.add_consumer(&consumer);
+        loop {
+            let link = &consumer.link;
+            let build = |packet| consumer.fill_add(packet, shared);
+            let command =
+                |reply_id| Some(Command::AddConsumer { reply_id, link: Arc::clone(link) });
+            let kind = PacketType::ADD_CONSUMER;
+            let (reply, _epoch) = core.request_linked(kind, build, command)?;
+            read_id(&reply, "JMQConsumerID")?;
+            shared.add_consumer(&consumer);
+            if core.is_registered(kind, &link.remote)? {
+                break;
+            }
+            // Its link was lost before whoever restored that could know it.
+            shared.forget_consumer(&consumer);
+        }
         let owner = ConsumerOwner { shared: consumer, session: Arc::clone(&session.owner) };
         Ok(Self { owner: Arc::new(owner) })
     }
@@ -100,11 +98,14 @@ impl Consumer {
     /// Waits for the next message. `None` when the consumer, its session or connection is closed.
     ///
     /// In an automatic session the message is acknowledged when this returns; in a transacted one
-    /// it belongs to the transaction.
+    /// it belongs to the transaction. While a lost connection is being restored it waits.
     ///
     /// # Errors
     /// [`ReceiveError`]: the connection is lost, the acknowledgement failed, the message cannot be
-    /// read, or the session has listeners.
+    /// read, or the session has listeners. After the connection was restored:
+    /// [`RequestError::Unacknowledged`] if messages of a session of mode
+    /// [`AcknowledgeMode::Client`] were not acknowledged before, [`RequestError::RolledBack`] if
+    /// its transaction had begun work.
     pub fn receive(&self) -> Result<Option<Message>, ReceiveError> {
         self.receive_until(None)
     }
@@ -141,6 +142,7 @@ impl Consumer {
                     }
                 }
                 Some(Next::Closed) => return Ok(None),
+                Some(Next::Refused(error)) => return Err(refused(error)),
                 None => return lost(session.core.lost()).map(|()| None),
             }
         }
@@ -178,10 +180,10 @@ impl Consumer {
         usize::try_from(self.owner.shared.link.buffer.buffered()).unwrap_or(usize::MAX)
     }
 
-    /// The consumer's id, as the broker numbered it.
+    /// The consumer's id, as the broker numbered it: another one after the connection was restored.
     #[must_use]
     pub fn id(&self) -> i64 {
-        self.owner.shared.id
+        self.owner.shared.link.remote.get()
     }
 
     /// Closes the consumer. Waits for its running listener, unless called from a listener of the
@@ -194,7 +196,7 @@ impl Consumer {
         let (session, consumer) = self.parts();
         match session.close_consumer(consumer) {
             // It is closed all the same.
-            Err(super::error::RequestError::Connection(_)) => Ok(()),
+            Err(RequestError::Connection(_)) => Ok(()),
             outcome => Ok(outcome?),
         }
     }
@@ -215,6 +217,7 @@ impl Consumer {
                         return Ok(Some(message));
                     }
                 }
+                Ok(Some(Next::Refused(error))) => return Err(refused(error)),
                 Ok(Some(Next::Closed) | None) => return Ok(None),
                 Err(reason) => return lost(Some(reason)).map(|()| None),
             }
@@ -227,6 +230,8 @@ impl Consumer {
 enum Next {
     Message(Packet),
     Closed,
+    /// The application must hear of something first.
+    Refused(RequestError),
 }
 
 impl ConsumerShared {
@@ -237,7 +242,34 @@ impl ConsumerShared {
         if !session.may_deliver() {
             return None;
         }
+        if let Err(error) = session.check_work() {
+            return Some(Next::Refused(error));
+        }
         self.link.inbox.pop().map(Next::Message)
+    }
+
+    /// What names a message that came for this consumer; `None` if it came over a link that is
+    /// gone: the broker sends it again.
+    pub(super) fn block_of(&self, core: &Core, packet: &Packet) -> Option<Block> {
+        let (epoch, id) = self.link.remote.on();
+        let header = packet.header();
+        let present = header.consumer_id == id && core.epoch() == epoch;
+        present.then(|| Block::of(header, epoch))
+    }
+
+    /// Completes a request to add this consumer to its session.
+    pub(super) fn fill_add(&self, packet: PacketBuilder, session: &SessionShared) -> PacketBuilder {
+        let settings = &session.core.settings;
+        let packet = packet
+            .string("JMQDestination", self.destination.name())
+            .int("JMQDestType", self.destination.type_bits())
+            .long("JMQSessionID", session.remote.get())
+            .int("JMQSize", settings.flow.consumer_wish().to_wire());
+        let packet = match session.mode.to_wire() {
+            Some(number) => packet.int("JMQAckMode", number),
+            None => packet,
+        };
+        self.options.fill(packet, settings.shares_client_id)
     }
 
     /// Whether losing the acknowledgement of this message costs at most one more delivery, so that
@@ -251,9 +283,10 @@ impl ConsumerShared {
     pub(super) fn fill_delete(
         &self,
         packet: PacketBuilder,
+        id: i64,
         last: Option<LastSeen>,
     ) -> PacketBuilder {
-        let packet = packet.long("JMQConsumerID", self.id).boolean("JMQBlock", true);
+        let packet = packet.long("JMQConsumerID", id).boolean("JMQBlock", true);
         match last {
             Some(last) => {
                 let packet = packet.int("JMQBodyType", 3).body(last.message.encode().to_vec());
@@ -283,16 +316,17 @@ impl SessionShared {
         consumer: &ConsumerShared,
         packet: &Packet,
     ) -> Result<Option<Message>, ReceiveError> {
-        let Some(message) = self.open(consumer, packet)? else { return Ok(None) };
+        let Some(block) = consumer.block_of(&self.core, packet) else { return Ok(None) };
+        let Some(message) = self.open(consumer, packet, block)? else { return Ok(None) };
         match self.mode {
             AcknowledgeMode::Auto | AcknowledgeMode::Transacted => {
                 let transaction = self.transaction();
                 transaction
-                    .and_then(|id| self.acknowledge_one(consumer, packet, id))
+                    .and_then(|id| self.acknowledge_one(consumer, packet, block, id))
                     .map_err(AcknowledgeError::from)?;
             }
             AcknowledgeMode::Client | AcknowledgeMode::DupsOk => {
-                self.link.acks.add(&self.core, Block::of(packet.header()));
+                self.link.acks.add(&self.core, block);
             }
             AcknowledgeMode::NoAcknowledge => {}
         }
@@ -302,7 +336,7 @@ impl SessionShared {
     /// Without prefetch: the application comes for another message, so the broker may send it.
     pub(super) fn ask_for_next(&self, consumer: &ConsumerShared) {
         if consumer.link.settle() {
-            self.core.consumed(consumer.id, &consumer.link, 1);
+            self.core.consumed(&consumer.link, 1);
         }
     }
 
@@ -312,16 +346,17 @@ impl SessionShared {
         &self,
         consumer: &ConsumerShared,
         packet: &Packet,
+        block: Block,
     ) -> Result<Option<Message>, ReceiveError> {
         if consumer.link.prefetches() {
-            self.core.consumed(consumer.id, &consumer.link, 1);
+            self.core.consumed(&consumer.link, 1);
         } else {
             consumer.link.owe();
         }
         let header = packet.header();
         let expires = header.expiration != 0 && !consumer.keeps_expired;
         if expires && header.expiration < clock::wall_millis() {
-            self.decline(packet, Unwanted::Expired);
+            self.decline(block, Unwanted::Expired);
             return Ok(None);
         }
         match Message::from_packet(packet) {
@@ -330,16 +365,16 @@ impl SessionShared {
                 Ok(Some(message))
             }
             Err(error) => {
-                self.decline(packet, Unwanted::Unreadable);
+                self.decline(block, Unwanted::Unreadable);
                 Err(error.into())
             }
         }
     }
 
     /// Tells the broker that a message was not handed over, or in vain, unless it has forgotten it.
-    pub(super) fn decline(&self, packet: &Packet, why: Unwanted) {
+    pub(super) fn decline(&self, block: Block, why: Unwanted) {
         if self.mode != AcknowledgeMode::NoAcknowledge {
-            acks::decline(&self.core, Block::of(packet.header()), why);
+            acks::decline(&self.core, block, why);
         }
     }
 }
@@ -348,6 +383,10 @@ impl Drop for ConsumerOwner {
     fn drop(&mut self) {
         self.session.shared.abandon_consumer(&self.shared);
     }
+}
+
+fn refused(error: RequestError) -> ReceiveError {
+    AcknowledgeError::from(error).into()
 }
 
 /// An error if the connection ended for another reason than being closed here.

@@ -18,6 +18,7 @@
 //! - A message is counted into its buffer before the application can take it.
 //! - Before a thread sleeps or blocks, what it left in the output is written.
 //! - The first reason for the end of a connection is the one that everybody gets.
+//! - Nothing made for one link, an id or a packet, is used on the next; see [`super::epoch`].
 
 use std::{
     io::ErrorKind,
@@ -28,9 +29,13 @@ use bytes::{Bytes, BytesMut};
 
 use super::{
     clock,
-    output::{Output, Push, Submitted},
+    epoch::{Epoch, Present},
+    event::Observer,
+    link::Link,
+    output::{Output, Push, Refused, Submitted},
     reading::{Input, credit_of},
     replies::{Replies, Ticket},
+    session_state::SessionShared,
     settings::Settings,
     socket::{HEARTBEAT, ReadTimeout, Wait, Wire},
     stamp::Stamp,
@@ -38,12 +43,12 @@ use super::{
 use crate::{
     client::{
         RequestError,
-        links::{Command, ConsumerLink, ProducerLink, SessionLink},
+        links::{Command, ConsumerLink, ProducerLink},
     },
     flow::{Buffer, Resume, Window},
     message::{Destination, DestinationKind},
     proto::client::{ClientEnd, ConnectionError, Welcome, read_status, request},
-    sync::{Arc, AtomicBool, Helm, Inbox, Ordering, Signal, Snapshot},
+    sync::{Arc, AtomicBool, AtomicU64, Helm, Inbox, Ordering, Queue, Signal, Snapshot},
     wire::{Decoder, Flags, Packet, PacketBuilder, PacketType, Status, limits::PACKET_BYTES_MAX},
 };
 
@@ -51,16 +56,27 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) settings: Settings,
-    pub(super) welcome: Welcome,
     pub(super) output: Output,
     pub(super) replies: Replies,
     /// Where the messages sent on this connection come from.
     pub(super) stamp: Stamp,
     /// Whether messages may be handed to the application.
     pub(super) started: AtomicBool,
-    pub(super) wire: Wire,
     pub(super) helm: Helm<Input>,
     pub(super) commands: Inbox<Command>,
+    pub(super) present: Present,
+    /// The present link, or the last one.
+    pub(super) link: Snapshot<Link>,
+    /// The input half of a new link, until whoever reads takes it. One place, for the newest.
+    pub(super) fresh: Queue<Input>,
+    /// Where those sleep who can do nothing without a link.
+    pub(super) restored: Arc<Signal>,
+    /// Why the last link was lost, if one was.
+    pub(super) outage: Snapshot<Option<ConnectionError>>,
+    pub(super) observer: Snapshot<Option<Observer>>,
+    /// Temporary destinations that were made here and not deleted.
+    pub(super) temporaries: Snapshot<Vec<Destination>>,
+    next_key: AtomicU64,
     /// Messages that may be sent before the broker resumes the connection.
     pub(super) credit: Window,
     /// Messages that wait on this connection, if `imqConnectionFlowLimitEnabled`.
@@ -70,7 +86,7 @@ pub(super) struct Core {
     lost: AtomicBool,
     reason: Snapshot<Option<ConnectionError>>,
     client_id: Snapshot<Option<String>>,
-    sessions: Snapshot<Vec<Arc<SessionLink>>>,
+    pub(super) sessions: Snapshot<Vec<Arc<SessionShared>>>,
     /// Wakes the housekeeping thread, if it sleeps, to write what is left.
     pub(super) keeper: Signal,
     pub(super) keeper_wanted: AtomicBool,
@@ -93,19 +109,26 @@ impl Core {
         decoder.set_limit(PACKET_BYTES_MAX);
         let buffered =
             settings.limits_connection().then(|| Buffer::new(settings.flow.connection_buffer()));
-        let input = Input::new(end, decoder, timeout);
+        let wire = Arc::new(wire);
+        let input = Input::new(Epoch::FIRST, Arc::clone(&wire), end, decoder, timeout);
         Self {
             credit: Window::new(credit_of(welcome.credit)),
             client_id: Snapshot::new(settings.client_id.clone()),
             settings,
-            welcome,
-            output: Output::new(),
+            output: Output::new(Arc::clone(&wire)),
             replies: Replies::new(),
             stamp,
             started: AtomicBool::new(false),
-            wire,
             helm: Helm::new(input),
             commands: Inbox::new(),
+            present: Present::new(),
+            link: Snapshot::new(Link { wire, welcome }),
+            fresh: Queue::new(1),
+            restored: Arc::new(Signal::new()),
+            outage: Snapshot::new(None),
+            observer: Snapshot::new(None),
+            temporaries: Snapshot::new(Vec::new()),
+            next_key: AtomicU64::new(1),
             buffered,
             closing: AtomicBool::new(false),
             lost: AtomicBool::new(false),
@@ -141,7 +164,7 @@ impl Core {
                 let passed = deadline.is_some_and(|deadline| clock::now() >= deadline);
                 passed.then_some(Ok(None))
             },
-            |input, ready| self.lead(input, deadline, ready),
+            |input, ready| self.lead(input, signal, deadline, ready),
             || self.flush(),
         )
     }
@@ -150,6 +173,7 @@ impl Core {
     fn lead<R>(
         &self,
         input: &mut Input,
+        signal: &Signal,
         deadline: Option<Instant>,
         ready: &mut dyn FnMut() -> Option<R>,
     ) -> R {
@@ -157,8 +181,21 @@ impl Core {
             if let Some(result) = ready() {
                 return result;
             }
-            self.flush();
             let longest = clock::left(deadline).unwrap_or(HEARTBEAT);
+            if !self.epoch().is_up() {
+                // There is nothing to read. Whoever restores the link wakes everybody.
+                let mut found = None;
+                let look = || {
+                    found = ready();
+                    found.is_some() || self.epoch().is_up()
+                };
+                signal.sleep_unless(look, clock::deadline_after(Some(longest.min(HEARTBEAT))));
+                if let Some(result) = found {
+                    return result;
+                }
+                continue;
+            }
+            self.flush();
             if self.output.backlog() == 0 {
                 self.read(input, Wait::For(longest));
             } else {
@@ -183,8 +220,14 @@ impl Core {
     pub(super) fn nudge_reader(&self) {
         if self.helm.is_taken() {
             let ping = PacketBuilder::new(PacketType::PING).flags(Flags::ACKNOWLEDGE);
-            self.submit(ping, Push::Now);
+            self.submit(self.epoch(), ping, Push::Now);
         }
+    }
+
+    /// A number for a consumer or producer that stays the same over all links.
+    pub(super) fn next_key(&self) -> u64 {
+        // Relaxed: only the number's uniqueness matters.
+        self.next_key.fetch_add(1, Ordering::Relaxed)
     }
 
     /// What tells this connection from others in this program.
@@ -230,31 +273,65 @@ impl Core {
     // ---- requests ----
 
     /// Sends a request and waits for its reply, whose status must be OK. A broker that says "try
-    /// again" is asked once more.
+    /// again" is asked once more, and so is the next one if the connection is lost meanwhile and
+    /// restored: `build` reads the ids it uses when it is called.
     pub(super) fn request(
         &self,
         kind: PacketType,
         build: impl Fn(PacketBuilder) -> PacketBuilder,
     ) -> Result<Packet, RequestError> {
-        self.request_linked(kind, build, |_reply_id| None)
+        self.request_linked(kind, build, |_reply_id| None).map(|(reply, _epoch)| reply)
     }
 
     /// As [`request`](Self::request); `command` tells the reader what to do with the reply first.
+    /// Says on which link it was answered, too.
     pub(super) fn request_linked(
         &self,
         kind: PacketType,
         build: impl Fn(PacketBuilder) -> PacketBuilder,
         command: impl Fn(i64) -> Option<Command>,
+    ) -> Result<(Packet, Epoch), RequestError> {
+        loop {
+            let epoch = self.await_link(kind)?;
+            match self.ask(epoch, kind, &build, &command) {
+                Err(RequestError::Interrupted { .. }) => {}
+                outcome => return outcome.map(|reply| (reply, epoch)),
+            }
+        }
+    }
+
+    /// As [`request`](Self::request), on this link and no other.
+    ///
+    /// # Errors
+    /// [`RequestError::Interrupted`] if the link is gone.
+    pub(super) fn request_on(
+        &self,
+        epoch: Epoch,
+        kind: PacketType,
+        build: impl Fn(PacketBuilder) -> PacketBuilder,
+    ) -> Result<Packet, RequestError> {
+        self.ask(epoch, kind, &build, &|_reply_id| None)
+    }
+
+    fn ask(
+        &self,
+        epoch: Epoch,
+        kind: PacketType,
+        build: &impl Fn(PacketBuilder) -> PacketBuilder,
+        command: &impl Fn(i64) -> Option<Command>,
     ) -> Result<Packet, RequestError> {
         const RETRY: Status = Status(449);
+        if !epoch.is_up() {
+            return Err(self.interrupted(kind));
+        }
         let ask = || {
             self.with_ticket(kind, |ticket| {
                 let reply_id = ticket.reply_id();
                 if let Some(command) = command(reply_id) {
                     self.commands.push(command);
                 }
-                self.submit(build(request(kind, reply_id)), Push::Later);
-                self.await_reply(kind, ticket)
+                self.submit(epoch, build(request(kind, reply_id)), Push::Later);
+                self.await_reply(epoch, kind, ticket)
             })
         };
         match ask()? {
@@ -283,49 +360,60 @@ impl Core {
         result
     }
 
-    /// Waits for the reply of a request that was sent with this ticket.
+    /// Waits for the reply of a request that was sent with this ticket on this link.
     pub(super) fn await_reply(
         &self,
+        epoch: Epoch,
         kind: PacketType,
         ticket: Ticket,
     ) -> Result<Packet, RequestError> {
         let deadline = clock::deadline_after(self.settings.ack_timeout);
         let signal = self.replies.signal(ticket);
-        let reply = self.wait(&signal, deadline, || self.replies.take(ticket))?;
-        reply.ok_or_else(|| self.timed_out(kind))
+        let reply = self.wait(&signal, deadline, || match self.replies.take(ticket) {
+            Some(reply) => Some(Ok(reply)),
+            None if self.epoch() != epoch => Some(Err(self.interrupted(kind))),
+            None => None,
+        })?;
+        reply.ok_or_else(|| self.timed_out(kind))?
     }
 
-    fn timed_out(&self, request: PacketType) -> RequestError {
+    pub(super) fn timed_out(&self, request: PacketType) -> RequestError {
         let waited = self.settings.ack_timeout.unwrap_or_default();
         RequestError::TimedOut { request, waited, setting: "imqAckTimeout" }
     }
 
     // ---- sending ----
 
-    /// Sends a packet of the connection's own: never waits for room. What the broker sent or asked
-    /// for bounds how many there are.
-    pub(super) fn submit(&self, packet: PacketBuilder, push: Push) {
+    /// Sends a packet of the connection's own on this link, if it is there still: never waits for
+    /// room. What the broker sent or asked for bounds how many there are.
+    pub(super) fn submit(&self, epoch: Epoch, packet: PacketBuilder, push: Push) {
         let put = |buffer: &mut BytesMut| {
             let (head, body) = packet.id(self.stamp.next()).finish_parts();
             buffer.extend_from_slice(&head);
             buffer.extend_from_slice(&body);
             None
         };
-        if let Err(kind) = self.output.submit(&self.wire, push, put) {
+        if let Err(Refused::Failed(kind)) = self.output.submit(epoch, push, put) {
             // Whoever waits next is told.
-            let _reason = self.write_failed(kind);
+            self.write_failed(epoch, kind);
         }
     }
 
-    /// Sends the message that `build` makes at its turn, once there is room; a large body is not
-    /// copied.
-    pub(super) fn submit_with(
+    /// Sends the message that `build` makes at its turn on this link, once there is room; a large
+    /// body is not copied.
+    ///
+    /// # Errors
+    /// It was not sent, at most a part of it: [`RequestError::Interrupted`] if it may be sent on
+    /// the next link.
+    pub(super) fn submit_message(
         &self,
+        epoch: Epoch,
+        kind: PacketType,
         push: Push,
         build: impl FnOnce() -> (BytesMut, Bytes),
-    ) -> Result<(), ConnectionError> {
+    ) -> Result<(), RequestError> {
         if self.output.is_full() {
-            self.make_room()?;
+            self.make_room(epoch)?;
         }
         let put = |buffer: &mut BytesMut| {
             let (head, body) = build();
@@ -336,26 +424,31 @@ impl Core {
             buffer.extend_from_slice(&body);
             None
         };
-        match self.output.submit(&self.wire, push, put) {
+        match self.output.submit(epoch, push, put) {
             Ok(Submitted::Settled) => Ok(()),
             Ok(Submitted::Left) => {
                 self.call_keeper();
                 Ok(())
             }
-            Err(kind) => Err(self.write_failed(kind)),
+            Err(Refused::Stale) => Err(self.interrupted(kind)),
+            Err(Refused::Failed(error)) => {
+                self.write_failed(epoch, error);
+                Err(self.interrupted(kind))
+            }
         }
     }
 
     /// Writes what waits, as far as the socket takes it.
     pub(super) fn flush(&self) {
-        if let Err(kind) = self.output.flush(&self.wire) {
-            let _reason = self.write_failed(kind);
+        let epoch = self.epoch();
+        if let Err(Refused::Failed(kind)) = self.output.flush(epoch) {
+            self.write_failed(epoch, kind);
         }
     }
 
-    /// Waits until less is unwritten than senders may leave.
-    fn make_room(&self) -> Result<(), ConnectionError> {
-        while self.output.is_full() {
+    /// Waits until less is unwritten than senders may leave, or the link is gone.
+    fn make_room(&self, epoch: Epoch) -> Result<(), ConnectionError> {
+        while self.output.is_full() && self.epoch() == epoch {
             if let Some(reason) = self.lost() {
                 return Err(reason);
             }
@@ -371,13 +464,14 @@ impl Core {
 
     /// Waits until the socket takes output; reads meanwhile if this thread has the helm.
     pub(super) fn wait_ready(&self, input: Option<&mut Input>, longest: Duration) {
-        match self.wire.wait_ready(input.is_some(), longest) {
+        let epoch = self.epoch();
+        match self.wire().wait_ready(input.is_some(), longest) {
             Ok(ready) => {
                 if let Some(input) = input.filter(|_| ready.input) {
                     self.read(input, Wait::Poll);
                 }
             }
-            Err(error) => self.fail(ConnectionError::Socket(error.kind())),
+            Err(error) => self.lose(epoch, ConnectionError::Socket(error.kind())),
         }
     }
 
@@ -390,18 +484,21 @@ impl Core {
 
     // ---- credit ----
 
-    /// Takes the right to send one message, waiting for it if need be; says which flags it must
-    /// carry. `open` is asked once the producer's session closes: whether this thread may send all
+    /// Takes the right to send one message on this link, waiting for it if need be; says which flags
+    /// it must carry. `open` is asked once the producer's session closes: whether this thread may send all
     /// the same, if it need not wait.
     pub(super) fn take_credit(
         &self,
+        epoch: Epoch,
+        kind: PacketType,
         producer: &ProducerLink,
         open: impl Fn() -> bool,
     ) -> Result<Flags, RequestError> {
         const CLOSED: RequestError = RequestError::Closed { what: "producer" };
         loop {
-            if let Some(reason) = self.lost() {
-                return Err(reason.into());
+            self.check_alive()?;
+            if self.epoch() != epoch {
+                return Err(self.interrupted(kind));
             }
             let ending = producer.is_ending();
             if ending && (producer.is_closed() || !open()) {
@@ -420,7 +517,7 @@ impl Core {
             }
             let ready = || {
                 let open = !producer.credit.is_paused() && !self.credit.is_paused();
-                (open || producer.is_ending()).then_some(())
+                (open || producer.is_ending() || self.epoch() != epoch).then_some(())
             };
             self.wait(&producer.signal, None, ready)?;
         }
@@ -455,7 +552,7 @@ impl Core {
 
     /// Writes what waits and then `goodbye`, for a bounded time, without waiting for an answer.
     pub(super) fn part(&self, goodbye: PacketBuilder) {
-        self.submit(goodbye, Push::Now);
+        self.submit(self.epoch(), goodbye, Push::Now);
         let deadline = clock::now() + PARTING;
         while self.output.backlog() > 0 && self.lost().is_none() && clock::now() < deadline {
             self.wait_ready(None, STALLED);
@@ -468,25 +565,31 @@ impl Core {
         self.reason.update(|earlier| earlier.is_none().then(|| Some(reason.clone())));
         // Release: whoever sees the flag finds the reason.
         self.lost.store(true, Ordering::Release);
-        self.wire.shut_down();
+        self.wire().shut_down();
         self.wake_everybody();
     }
 
     /// A write failed. The broker may have said why before it hung up: that is a better reason.
-    pub(super) fn write_failed(&self, kind: ErrorKind) -> ConnectionError {
+    fn write_failed(&self, epoch: Epoch, kind: ErrorKind) {
         self.poll(usize::MAX);
-        self.fail(ConnectionError::Socket(kind));
-        self.lost().unwrap_or(ConnectionError::Socket(kind))
+        self.lose(epoch, ConnectionError::Socket(kind));
     }
 
-    fn wake_everybody(&self) {
+    pub(super) fn wake_everybody(&self) {
         self.replies.wake_all();
-        self.wake_sessions();
+        self.restored.wake_all();
+        self.sessions.read(|sessions| {
+            for session in sessions {
+                session.link.signal.wake_all();
+                session.completions.wake();
+            }
+        });
         self.keeper.wake_all();
     }
 
-    /// Enters a session: its signal is woken when the connection ends or its credit changes.
-    pub(super) fn register(&self, session: &Arc<SessionLink>) {
+    /// Enters a session: its signal is woken when the connection ends or its credit changes, and
+    /// it is made again on a new link.
+    pub(super) fn register(&self, session: &Arc<SessionShared>) {
         self.sessions.update(|sessions| {
             let mut sessions = sessions.clone();
             sessions.push(Arc::clone(session));
@@ -495,7 +598,7 @@ impl Core {
     }
 
     /// Forgets a session.
-    pub(super) fn unregister(&self, session: &Arc<SessionLink>) {
+    pub(super) fn unregister(&self, session: &Arc<SessionShared>) {
         self.sessions.update(|sessions| {
             let others = sessions.iter().filter(|other| !Arc::ptr_eq(other, session));
             Some(others.map(Arc::clone).collect())
@@ -504,13 +607,13 @@ impl Core {
 
     /// Wakes all sessions: they may hand out messages, or not any more.
     pub(super) fn wake_sessions(&self) {
-        self.sessions.read(|sessions| sessions.iter().for_each(|s| s.signal.wake_all()));
+        self.sessions.read(|sessions| sessions.iter().for_each(|s| s.link.signal.wake_all()));
     }
 
     /// Sends acknowledgements that have waited for others of their batch since the last call.
     pub(super) fn flush_idle_acknowledgements(&self) {
         for session in self.sessions.load_full().iter() {
-            session.acks.flush_idle(self);
+            session.link.acks.flush_idle(self);
         }
     }
 
@@ -522,17 +625,17 @@ impl Core {
     // ---- what the application took ----
 
     /// The application has taken, or nobody will take, so many messages of a consumer.
-    pub(super) fn consumed(&self, id: i64, link: &ConsumerLink, count: u32) {
+    pub(super) fn consumed(&self, link: &ConsumerLink, count: u32) {
         if let Some(resume) = link.buffer.discarded(count) {
-            self.resume_consumer(id, resume);
+            self.resume_consumer(link, resume);
         }
         self.discarded(count);
     }
 
     /// Everything that waited for a consumer went back to the broker.
-    pub(super) fn emptied(&self, id: i64, link: &ConsumerLink, count: u32) {
+    pub(super) fn emptied(&self, link: &ConsumerLink, count: u32) {
         if let Some(resume) = link.buffer.reset() {
-            self.resume_consumer(id, resume);
+            self.resume_consumer(link, resume);
         }
         self.discarded(count);
     }
@@ -544,16 +647,18 @@ impl Core {
         }
     }
 
-    pub(super) fn resume_consumer(&self, id: i64, resume: Resume) {
+    pub(super) fn resume_consumer(&self, link: &ConsumerLink, resume: Resume) {
+        let (epoch, id) = link.remote.on();
         let packet = PacketBuilder::new(PacketType::RESUME_FLOW)
             .long("JMQConsumerID", id)
             .int("JMQSize", resume.to_wire());
-        self.submit(packet, Push::Later);
+        self.submit(epoch, packet, Push::Later);
     }
 
     pub(super) fn resume_connection(&self, _resume: Resume) {
         // Without a size the broker keeps the batch that was agreed at login.
-        self.submit(PacketBuilder::new(PacketType::RESUME_FLOW), Push::Now);
+        let packet = PacketBuilder::new(PacketType::RESUME_FLOW);
+        self.submit(self.epoch(), packet, Push::Now);
     }
 }
 

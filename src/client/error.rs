@@ -138,7 +138,7 @@ pub enum AttemptError {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// The connection is gone. Make a new one; what was unacknowledged comes again.
+    /// The connection is gone for good. Make a new one; what was unacknowledged comes again.
     #[error("the connection is lost")]
     Connection(#[from] ConnectionError),
     /// The broker said no.
@@ -161,6 +161,24 @@ pub enum RequestError {
         /// The factory's attribute that says how long.
         setting: &'static str,
     },
+    /// The link to the broker was lost before the reply came, and is being restored. Whether the
+    /// request was done is not known.
+    #[error("the connection was lost before {request} was answered, and is being restored")]
+    Interrupted {
+        /// What was asked.
+        request: PacketType,
+        /// Why the link was lost.
+        #[source]
+        cause: ConnectionError,
+    },
+    /// The connection was lost and restored in the middle of the transaction, so the broker has
+    /// rolled it back. Roll back here, too, and do it all again.
+    #[error("the transaction was rolled back, as the connection was lost meanwhile")]
+    RolledBack,
+    /// The connection was lost and restored, and messages were not acknowledged before. They come
+    /// again; recover the session first.
+    #[error("messages were not acknowledged before the connection was lost; recover the session")]
+    Unacknowledged,
     /// The session is transacted and has no transaction: the last one could not be begun. Roll
     /// back to try again.
     #[error("the session has no transaction: the broker did not begin one")]

@@ -171,6 +171,8 @@ impl ConnectionFactory {
     ) -> Result<Connection, ConnectError> {
         let mut settings = self.settings.clone();
         settings.in_process = Some(broker.clone());
+        // A broker that has ended does not come back there.
+        settings.reconnect_enabled = false;
         Connection::open(&settings)
     }
 }

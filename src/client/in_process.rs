@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::{
-    connect::{is_final, login},
+    connect::{Caller, is_final, login},
     core::LoggedIn,
     error::{AttemptError, ConnectError},
     settings::Settings,
@@ -15,9 +15,13 @@ use crate::{in_process::InProcess, proto::client::LEVEL};
 const PLACE: &str = "in-process";
 
 /// Connects through `broker` and logs in, once: a broker that has ended does not come back there.
-pub(super) fn connect(broker: &InProcess, settings: &Settings) -> Result<LoggedIn, ConnectError> {
+pub(super) fn connect(
+    broker: &InProcess,
+    settings: &Settings,
+    caller: &Caller,
+) -> Result<LoggedIn, ConnectError> {
     let (wire, timeout) = Wire::in_process(broker.connect());
-    login(wire, timeout, settings, LEVEL).map_err(|cause| {
+    login(wire, timeout, settings, caller, LEVEL).map_err(|cause| {
         let address = PLACE.to_owned();
         if is_final(&cause) {
             return ConnectError::Refused { address, cause };

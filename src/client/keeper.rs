@@ -3,14 +3,15 @@
 //! It sleeps for a tick at a time. When nobody has read the socket for a while it reads what came,
 //! so that pings are answered and an end is noticed; it sends pings on an idle connection, writes
 //! what was left unwritten, and sends lazy acknowledgements that have waited long enough. A sender
-//! that leaves a message behind wakes it, if it sleeps.
+//! that leaves a message behind wakes it, if it sleeps. When the link is lost it restores that, see
+//! [`super::reconnect`].
 
 use std::{
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
-use super::{clock, core::Core, output::Push};
+use super::{clock, core::Core, event::ConnectionEvent, output::Push, reconnect::Whereabouts};
 use crate::{
     proto::client::ConnectionError,
     sync::{Arc, Ordering},
@@ -31,14 +32,18 @@ const BURSTS: usize = 64;
 const ACK_TICKS: u32 = 5;
 
 /// Starts the thread.
-pub(super) fn start(core: Arc<Core>) -> std::io::Result<JoinHandle<()>> {
+pub(super) fn start(core: Arc<Core>, whereabouts: Whereabouts) -> std::io::Result<JoinHandle<()>> {
     thread::Builder::new().name("tidegate-keeper".to_owned()).spawn(move || {
-        Keeper::new(core).run();
+        Keeper::new(Arc::clone(&core), whereabouts).run();
+        if let Some(reason) = core.lost() {
+            core.tell(&ConnectionEvent::Ended { reason });
+        }
     })
 }
 
 struct Keeper {
     core: Arc<Core>,
+    whereabouts: Whereabouts,
     ticks: u32,
     unread: u32,
     reads: u64,
@@ -50,10 +55,10 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn new(core: Arc<Core>) -> Self {
+    fn new(core: Arc<Core>, whereabouts: Whereabouts) -> Self {
         let (reads, writes) = (core.output.reads(), core.output.writes());
         let idle_since = clock::now();
-        Self { core, ticks: 0, unread: 0, reads, writes, idle_since, pinged: None }
+        Self { core, whereabouts, ticks: 0, unread: 0, reads, writes, idle_since, pinged: None }
     }
 
     fn run(mut self) {
@@ -61,8 +66,17 @@ impl Keeper {
             let deadline = clock::now() + TICK;
             let core = Arc::clone(&self.core);
             // Relaxed, here and below: the signal's fences order the flag against the sleep.
-            let called = || core.keeper_wanted.load(Ordering::Relaxed) || core.lost().is_some();
+            let called = || {
+                core.keeper_wanted.load(Ordering::Relaxed)
+                    || core.lost().is_some()
+                    || !core.epoch().is_up()
+            };
             core.keeper.sleep_unless(called, Some(deadline));
+            if !core.epoch().is_up() && core.lost().is_none() {
+                core.restore(&mut self.whereabouts);
+                self.pinged = None;
+                self.idle_since = clock::now();
+            }
             if core.keeper_wanted.swap(false, Ordering::Relaxed) {
                 self.write_for_senders();
             }
@@ -110,6 +124,7 @@ impl Keeper {
     }
 
     fn ping(&mut self) {
+        let epoch = self.core.epoch();
         let settings = &self.core.settings;
         let Some(interval) = settings.ping_interval else { return };
         let now = clock::now();
@@ -118,7 +133,8 @@ impl Keeper {
             let limit = settings.ping_ack_timeout;
             if settings.abort_on_ping_timeout && limit > Duration::ZERO && waited > limit {
                 let millis = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
-                self.core.fail(ConnectionError::PingTimeout { millis });
+                self.core.lose(epoch, ConnectionError::PingTimeout { millis });
+                return;
             }
         }
         if now.saturating_duration_since(self.idle_since) < interval {
@@ -129,7 +145,7 @@ impl Keeper {
             ping = ping.flags(Flags::ACKNOWLEDGE);
             self.pinged.get_or_insert(now);
         }
-        self.core.submit(ping, Push::Now);
+        self.core.submit(epoch, ping, Push::Now);
         self.idle_since = now;
     }
 }

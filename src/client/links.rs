@@ -1,6 +1,9 @@
 //! What the reader of a connection and the handles of its consumers and producers share.
 
-use super::acks::{Acks, Batch};
+use super::{
+    acks::{Acks, Batch},
+    epoch::{Epoch, RemoteId},
+};
 use crate::{
     flow::{Buffer, BufferSettings, Credit, FlowSettings, Window},
     sync::{Arc, AtomicBool, AtomicU64, Inbox, Ordering, Queue, Signal},
@@ -12,6 +15,9 @@ use crate::{
 /// Bounded by the agreed prefetch: the broker stops at the end of the window.
 #[derive(Debug)]
 pub(super) struct ConsumerLink {
+    /// Tells it from others of its connection, on every link.
+    pub(super) key: u64,
+    pub(super) remote: RemoteId,
     pub(super) inbox: Inbox<Packet>,
     pub(super) buffer: Buffer,
     pub(super) session: Arc<SessionLink>,
@@ -27,9 +33,11 @@ pub(super) struct ConsumerLink {
 }
 
 impl ConsumerLink {
-    pub(super) fn new(flow: FlowSettings, session: Arc<SessionLink>) -> Self {
+    pub(super) fn new(key: u64, flow: FlowSettings, session: Arc<SessionLink>) -> Self {
         let buffer = Buffer::new(flow.consumer_buffer(flow.consumer_wish()));
         Self {
+            key,
+            remote: RemoteId::new(0, Epoch::FIRST),
             inbox: Inbox::new(),
             buffer,
             session,
@@ -45,6 +53,16 @@ impl ConsumerLink {
     pub(super) fn agree(&self, agreed: Credit) {
         let resume = self.buffer.set(self.flow.consumer_buffer(agreed));
         debug_assert!(resume.is_none(), "nothing was delivered before the consumer was added");
+    }
+
+    /// Forgets what came over a link that is gone: the broker delivers it again.
+    pub(super) fn begin_again(&self, agreed: Credit) {
+        while self.inbox.pop().is_some() {}
+        // The sender that was paused is gone, too.
+        let _paused = self.buffer.reset();
+        // Relaxed: as in `owe`.
+        self.owed.store(false, Ordering::Relaxed);
+        self.agree(agreed);
     }
 
     /// Whether the next message may be asked for before the application comes for it.
@@ -70,6 +88,12 @@ impl ConsumerLink {
         self.closed.load(Ordering::Acquire)
     }
 
+    /// Whether the broker need not know it any more.
+    pub(super) fn is_deleted(&self) -> bool {
+        // SeqCst: whoever deletes it looks at the epoch afterwards, see `Present`.
+        self.deleted.load(Ordering::SeqCst)
+    }
+
     /// Ends the handing out; the session will delete it.
     pub(super) fn end(&self) {
         // Release: see `is_closed`.
@@ -78,11 +102,11 @@ impl ConsumerLink {
         self.session.gone.fetch_add(1, Ordering::Release);
     }
 
-    /// Tells those who wait that something came for this consumer, whose number is `id`.
-    pub(super) fn arrived(&self, id: i64) {
+    /// Tells those who wait that something came for this consumer.
+    pub(super) fn arrived(&self) {
         // Relaxed: the reader's fence stands before this.
         if self.has_listener.load(Ordering::Relaxed) {
-            self.session.ready.push(id);
+            self.session.ready.push(self.key);
         }
         self.session.signal.wake_all();
     }
@@ -90,8 +114,8 @@ impl ConsumerLink {
     /// Ends the handing out; whether this caller is the one to delete it.
     pub(super) fn close(&self) -> bool {
         self.end();
-        // AcqRel: forbids that two callers both delete the consumer.
-        !self.deleted.swap(true, Ordering::AcqRel)
+        // SeqCst: forbids that two callers both delete the consumer; see also `is_deleted`.
+        !self.deleted.swap(true, Ordering::SeqCst)
     }
 
     /// Whether this caller is the first to set a listener.
@@ -101,9 +125,10 @@ impl ConsumerLink {
     }
 }
 
-/// A producer's credit.
+/// A producer's number and credit.
 #[derive(Debug)]
 pub(super) struct ProducerLink {
+    pub(super) remote: RemoteId,
     pub(super) credit: Window,
     /// The session's: where its threads sleep.
     pub(super) signal: Arc<Signal>,
@@ -115,6 +140,7 @@ pub(super) struct ProducerLink {
 impl ProducerLink {
     pub(super) fn new(signal: Arc<Signal>) -> Self {
         Self {
+            remote: RemoteId::new(0, Epoch::FIRST),
             // Until the broker has said how much, nothing may be sent.
             credit: Window::new(Credit::Limited(0)),
             signal,
@@ -124,8 +150,8 @@ impl ProducerLink {
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        // Acquire: as in `ConsumerLink`.
-        self.closed.load(Ordering::Acquire)
+        // SeqCst: whoever closes it looks at the epoch afterwards, see `Present`.
+        self.closed.load(Ordering::SeqCst)
     }
 
     /// Whether a sender without credit goes away.
@@ -143,8 +169,8 @@ impl ProducerLink {
 
     /// Marks it closed and wakes those who wait for its credit; whether this call did.
     pub(super) fn close(&self) -> bool {
-        // AcqRel: forbids that two callers both delete the producer.
-        let first = !self.closed.swap(true, Ordering::AcqRel);
+        // SeqCst: forbids that two callers both delete the producer; see also `is_closed`.
+        let first = !self.closed.swap(true, Ordering::SeqCst);
         self.signal.wake_all();
         first
     }
@@ -156,9 +182,9 @@ pub(super) struct SessionLink {
     /// Where the session's threads sleep.
     pub(super) signal: Arc<Signal>,
     pub(super) acks: Acks,
-    /// Consumers with a listener for which something came, for the session's thread. Bounded by
-    /// what is buffered: each entry stands for a message at least.
-    pub(super) ready: Inbox<i64>,
+    /// Keys of consumers with a listener for which something came, for the session's thread.
+    /// Bounded by what is buffered: each entry stands for a message at least.
+    pub(super) ready: Inbox<u64>,
     /// Consumers that were closed so far.
     pub(super) gone: AtomicU64,
 }
@@ -215,8 +241,8 @@ pub(super) enum Command {
         reply_id: i64,
         link: Arc<ProducerLink>,
     },
-    RemoveConsumer(i64),
-    RemoveProducer(i64),
+    RemoveConsumer(Arc<ConsumerLink>),
+    RemoveProducer(Arc<ProducerLink>),
     /// The reply with this id goes here.
     AwaitReply {
         reply_id: i64,

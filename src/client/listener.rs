@@ -31,7 +31,9 @@ pub(super) struct Listener {
 
 impl std::fmt::Debug for Listener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Listener").field("consumer", &self.consumer.id).finish_non_exhaustive()
+        f.debug_struct("Listener")
+            .field("consumer", &self.consumer.link.remote.get())
+            .finish_non_exhaustive()
     }
 }
 
@@ -60,8 +62,8 @@ fn run(session: &Arc<SessionShared>) {
             turns.take_next(session).map(Some)
         });
         // Closing, or the connection is lost, which those who use the session are told.
-        let Ok(Some(Some((id, packet)))) = next else { break };
-        if let Some(listener) = turns.listeners.get_mut(&id) {
+        let Ok(Some(Some((key, packet)))) = next else { break };
+        if let Some(listener) = turns.listeners.get_mut(&key) {
             hand_over(session, &listener.consumer, &mut *listener.call, &packet);
             session.ask_for_next(&listener.consumer);
         }
@@ -74,12 +76,12 @@ fn run(session: &Arc<SessionShared>) {
     session.returned.wake_all();
 }
 
-/// The listeners of a session, and whose turn it is.
+/// The listeners of a session by their consumers' keys, and whose turn it is.
 #[derive(Default)]
 struct Turns {
-    listeners: HashMap<i64, Listener>,
+    listeners: HashMap<u64, Listener>,
     /// Consumers that may have messages, in the order of their turns, each once.
-    waiting: VecDeque<i64>,
+    waiting: VecDeque<u64>,
     /// How many consumers had been closed at the last look.
     gone: u64,
 }
@@ -88,15 +90,15 @@ impl Turns {
     /// Takes in new listeners and what came, and lets go of closed ones.
     fn take_news(&mut self, session: &SessionShared) {
         while let Some(listener) = session.listeners.pop() {
-            let id = listener.consumer.id;
-            self.listeners.insert(id, listener);
-            self.line_up(id);
+            let key = listener.consumer.link.key;
+            self.listeners.insert(key, listener);
+            self.line_up(key);
             // SeqCst fence: the new listener comes before the look for messages; see
             // `Routes::wake_touched`.
             fence(Ordering::SeqCst);
         }
-        while let Some(id) = session.link.ready.pop() {
-            self.line_up(id);
+        while let Some(key) = session.link.ready.pop() {
+            self.line_up(key);
         }
         // Acquire: pairs with `ConsumerLink::end`.
         let gone = session.link.gone.load(Ordering::Acquire);
@@ -106,29 +108,29 @@ impl Turns {
         }
     }
 
-    fn line_up(&mut self, id: i64) {
-        if let Some(listener) = self.listeners.get_mut(&id)
+    fn line_up(&mut self, key: u64) {
+        if let Some(listener) = self.listeners.get_mut(&key)
             && !std::mem::replace(&mut listener.in_line, true)
         {
-            self.waiting.push_back(id);
+            self.waiting.push_back(key);
         }
     }
 
     /// The next message of some consumer, which counts as running from here on; each consumer in
     /// turn.
-    fn take_next(&mut self, session: &SessionShared) -> Option<(i64, Packet)> {
+    fn take_next(&mut self, session: &SessionShared) -> Option<(u64, Packet)> {
         if !session.may_deliver() {
             return None;
         }
-        while let Some(id) = self.waiting.pop_front() {
-            let Some(listener) = self.listeners.get_mut(&id) else { continue };
+        while let Some(key) = self.waiting.pop_front() {
+            let Some(listener) = self.listeners.get_mut(&key) else { continue };
             let consumer = &listener.consumer;
             if consumer.link.inbox.is_empty() {
                 listener.in_line = false;
                 continue;
             }
             // Relaxed: the fence orders it.
-            session.running.store(id.unsigned_abs(), Ordering::Relaxed);
+            session.running.store(key, Ordering::Relaxed);
             // SeqCst fence: who runs comes before the look at the closed flag; see
             // `await_listener`.
             fence(Ordering::SeqCst);
@@ -136,9 +138,9 @@ impl Turns {
             let open = may_go_on && !consumer.link.is_closed();
             let packet = open.then(|| consumer.link.inbox.pop()).flatten();
             // At the end of the line, for its next message or for when it may go on.
-            self.waiting.push_back(id);
+            self.waiting.push_back(key);
             if let Some(packet) = packet {
-                return Some((id, packet));
+                return Some((key, packet));
             }
             // Release: nothing was run; a closer may go on.
             session.running.store(0, Ordering::Release);
@@ -162,8 +164,8 @@ pub(super) fn hand_over(
     listener: &mut dyn FnMut(Message),
     packet: &Packet,
 ) {
-    let Ok(Some(_)) = session.open(consumer, packet) else { return };
-    let block = Block::of(packet.header());
+    let Some(block) = consumer.block_of(&session.core, packet) else { return };
+    let Ok(Some(_)) = session.open(consumer, packet, block) else { return };
     let settles = match settles(session) {
         Ok(settles) => settles,
         // It waits until the session is rolled back.
@@ -172,7 +174,7 @@ pub(super) fn hand_over(
     match settles {
         // Before the call, in which the application may acknowledge, commit or roll back.
         Settles::WhenAsked => session.link.acks.add(&session.core, block),
-        Settles::With(id) if !acknowledge(session, consumer, packet, Some(id)) => return,
+        Settles::With(id) if !acknowledge(session, consumer, packet, block, Some(id)) => return,
         Settles::With(_) | Settles::Afterwards => {}
     }
     let repeats = match settles {
@@ -183,10 +185,10 @@ pub(super) fn hand_over(
     match session.mode {
         _ if settles != Settles::Afterwards => {}
         AcknowledgeMode::NoAcknowledge => {}
-        _ if !done => session.decline(packet, Unwanted::Failed),
+        _ if !done => session.decline(block, Unwanted::Failed),
         AcknowledgeMode::DupsOk => session.link.acks.add(&session.core, block),
         _ => {
-            let _told = acknowledge(session, consumer, packet, None);
+            let _told = acknowledge(session, consumer, packet, block, None);
         }
     }
 }
@@ -206,7 +208,8 @@ fn settles(session: &SessionShared) -> Result<Settles, RequestError> {
     Ok(match session.mode {
         AcknowledgeMode::Client => Settles::WhenAsked,
         AcknowledgeMode::Transacted | AcknowledgeMode::Auto => {
-            session.transaction()?.map_or(Settles::Afterwards, Settles::With)
+            // If the last one was lost the application hears of that when it commits.
+            session.present_transaction()?.map_or(Settles::Afterwards, Settles::With)
         }
         AcknowledgeMode::DupsOk | AcknowledgeMode::NoAcknowledge => Settles::Afterwards,
     })
@@ -217,9 +220,10 @@ fn acknowledge(
     session: &SessionShared,
     consumer: &ConsumerShared,
     packet: &Packet,
+    block: Block,
     transaction: Option<i64>,
 ) -> bool {
-    let outcome = session.acknowledge_one(consumer, packet, transaction);
+    let outcome = session.acknowledge_one(consumer, packet, block, transaction);
     if let Err(error) = &outcome {
         // The broker delivers it again, here or elsewhere.
         tracing::warn!(%error, "a listener's message was not acknowledged");

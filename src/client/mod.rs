@@ -31,11 +31,14 @@ mod connection;
 mod connection_consumer;
 mod consumer;
 mod core;
+mod epoch;
 mod error;
+mod event;
 mod extras;
 mod factory;
 mod in_process;
 mod keeper;
+mod link;
 mod links;
 mod listener;
 mod listening;
@@ -43,6 +46,7 @@ mod options;
 mod output;
 mod producer;
 mod reading;
+mod reconnect;
 mod redelivery;
 mod replies;
 mod requestor;
@@ -67,6 +71,7 @@ pub use error::{
     ExchangeError, ReceiveError, RequestError, SendCause, SendError, SessionError, XaError, Xid,
     XidError,
 };
+pub use event::ConnectionEvent;
 pub use factory::ConnectionFactory;
 pub use options::ConsumerOptions;
 pub use producer::Producer;

@@ -10,9 +10,12 @@
 //! write, or that is a little while ago, else with the next ones; an acknowledgement with whatever
 //! comes next, at the latest when the thread is about to wait.
 //!
+//! A packet belongs to one link, told by its epoch: what was meant for a link that is lost is not
+//! written to the next one, where its ids would mean something else.
+//!
 //! # Invariants
 //! - Bytes leave in the order in which their packets entered the gate.
-//! - After a failed write nothing more is written.
+//! - After a failed write nothing more is written, until there is a new link.
 //!
 //! # Ordering
 //! The gate's and the inbox's edges; `backlog` is a count that decides nothing by itself.
@@ -21,8 +24,8 @@ use std::{io, time::Duration, time::Instant};
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
-use super::{clock, socket::Wire};
-use crate::sync::{AtomicU64, AtomicUsize, Entered, Gate, Inbox, Ordering};
+use super::{clock, epoch::Epoch, socket::Wire};
+use crate::sync::{Arc, AtomicU64, AtomicUsize, Entered, Gate, Inbox, Ordering};
 
 /// Bytes at which a message's sender writes.
 const WRITE_BYTES: usize = 32 * 1024;
@@ -59,11 +62,27 @@ pub(super) enum Submitted {
     Left,
 }
 
+/// Why a packet was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// The link's write failed, this one or an earlier one.
+    Failed(io::ErrorKind),
+    /// It was meant for another link than the present one.
+    Stale,
+}
+
+/// What somebody left who found the gate taken.
+#[derive(Debug)]
+enum Piece {
+    Bytes { epoch: Epoch, bytes: Bytes, push: Push },
+    Link { epoch: Epoch, wire: Arc<Wire> },
+}
+
 /// The output half of a connection.
 #[derive(Debug)]
 pub(super) struct Output {
     gate: Gate<Pending>,
-    inbox: Inbox<(Bytes, Push)>,
+    inbox: Inbox<Piece>,
     backlog: AtomicUsize,
     writes: AtomicU64,
     /// Bursts that were read on the same connection.
@@ -72,6 +91,8 @@ pub(super) struct Output {
 
 #[derive(Debug)]
 struct Pending {
+    wire: Arc<Wire>,
+    epoch: Epoch,
     buffer: BytesMut,
     /// A large body that follows the buffer.
     body: Bytes,
@@ -82,8 +103,11 @@ struct Pending {
 }
 
 impl Output {
-    pub(super) fn new() -> Self {
+    /// An output to this link, the first of its connection.
+    pub(super) fn new(wire: Arc<Wire>) -> Self {
         let pending = Pending {
+            wire,
+            epoch: Epoch::FIRST,
             buffer: BytesMut::new(),
             body: Bytes::new(),
             last_write: None,
@@ -99,31 +123,36 @@ impl Output {
         }
     }
 
-    /// Adds what `put` writes, and writes to the socket if that is due. `put` may return a large
-    /// body that follows.
+    /// Adds what `put` writes for the link of `epoch`, and writes to the socket if that is due.
+    /// `put` may return a large body that follows; it is not called for a link that is gone.
     ///
     /// # Errors
-    /// The failure of a write, of this one or an earlier one.
+    /// [`Refused`]. What was left to somebody inside the gate is dropped if its link is gone by
+    /// then: whoever waits for an answer sees that by the epoch.
     pub(super) fn submit(
         &self,
-        wire: &Wire,
+        epoch: Epoch,
         push: Push,
         put: impl FnOnce(&mut BytesMut) -> Option<Bytes>,
-    ) -> Result<Submitted, io::ErrorKind> {
+    ) -> Result<Submitted, Refused> {
         let mut put = Some(put);
         let mut outcome = Ok(Submitted::Settled);
         let entered = self.gate.try_enter(|pending| {
             let mut most = Push::Later;
             if let Some(put) = put.take() {
                 // What others left came before this packet.
-                most = push.max(pending.take_inbox(&self.inbox));
+                most = push.max(self.take_inbox(pending));
+                if pending.epoch != epoch {
+                    outcome = Err(Refused::Stale);
+                    return true;
+                }
                 pending.settle_body();
                 let before = pending.len();
                 let body = put(&mut pending.buffer);
                 pending.add_body(body);
                 self.count(pending.len() - before);
             }
-            self.turn(pending, wire, most, &mut outcome);
+            self.turn(pending, most, &mut outcome);
             true
         });
         match (entered, put) {
@@ -134,7 +163,7 @@ impl Output {
                 if let Some(body) = body {
                     piece.extend_from_slice(&body);
                 }
-                self.leave(wire, piece.freeze(), push)
+                self.leave(Piece::Bytes { epoch, bytes: piece.freeze(), push })
             }
             (None, None) => Ok(Submitted::Settled),
         }
@@ -144,19 +173,25 @@ impl Output {
     ///
     /// # Errors
     /// As [`submit`](Self::submit).
-    pub(super) fn flush(&self, wire: &Wire) -> Result<(), io::ErrorKind> {
+    pub(super) fn flush(&self, epoch: Epoch) -> Result<(), Refused> {
         if self.backlog() == 0 {
             return Ok(());
         }
         let mut outcome = Ok(Submitted::Settled);
         let entered = self.gate.try_enter(|pending| {
-            self.turn(pending, wire, Push::Now, &mut outcome);
+            self.turn(pending, Push::Now, &mut outcome);
             true
         });
         if entered.is_none() {
-            outcome = self.leave(wire, Bytes::new(), Push::Now);
+            outcome = self.leave(Piece::Bytes { epoch, bytes: Bytes::new(), push: Push::Now });
         }
         outcome.map(|_settled| ())
+    }
+
+    /// Goes on with another link; what was not written to the last one is dropped.
+    pub(super) fn relink(&self, epoch: Epoch, wire: Arc<Wire>) {
+        // A failure is the next one's to see.
+        let _outcome = self.leave(Piece::Link { epoch, wire });
     }
 
     /// Bytes that are not written yet.
@@ -188,12 +223,14 @@ impl Output {
         self.reads.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn leave(&self, wire: &Wire, piece: Bytes, push: Push) -> Result<Submitted, io::ErrorKind> {
-        self.count(piece.len());
-        self.inbox.push((piece, push));
+    fn leave(&self, piece: Piece) -> Result<Submitted, Refused> {
+        if let Piece::Bytes { bytes, .. } = &piece {
+            self.count(bytes.len());
+        }
+        self.inbox.push(piece);
         let mut outcome = Ok(Submitted::Settled);
         let entered = self.gate.enter(|pending| {
-            self.turn(pending, wire, Push::Later, &mut outcome);
+            self.turn(pending, Push::Later, &mut outcome);
             true
         });
         debug_assert_ne!(entered, Entered::More, "turns take everything");
@@ -207,18 +244,12 @@ impl Output {
 
     /// Takes in what others left and writes if that is due. `outcome` tells of all turns of one
     /// entry: a failure stays one, and what an earlier turn left is left until it is written.
-    fn turn(
-        &self,
-        pending: &mut Pending,
-        wire: &Wire,
-        push: Push,
-        outcome: &mut Result<Submitted, io::ErrorKind>,
-    ) {
-        let push = push.max(pending.take_inbox(&self.inbox));
+    fn turn(&self, pending: &mut Pending, push: Push, outcome: &mut Result<Submitted, Refused>) {
+        let push = push.max(self.take_inbox(pending));
         let reads = self.reads();
         if pending.failed.is_none() && pending.is_due(push, reads) {
             let before = pending.len();
-            pending.write(wire);
+            pending.write();
             if push == Push::Soon {
                 // The answer to a pause (Now) is not yet what was sent because of the burst.
                 pending.reads = reads;
@@ -229,9 +260,8 @@ impl Output {
         }
         if let Some(kind) = pending.failed {
             // Nobody will ever write it.
-            self.backlog.fetch_sub(pending.len(), Ordering::Relaxed);
-            pending.clear();
-            *outcome = Err(kind);
+            self.clear(pending);
+            *outcome = Err(Refused::Failed(kind));
         }
         if let Ok(submitted) = outcome {
             let waits = push > Push::Later || *submitted == Submitted::Left;
@@ -241,24 +271,41 @@ impl Output {
     }
 }
 
+impl Output {
+    /// Takes in what others left; says how urgent it is.
+    fn take_inbox(&self, pending: &mut Pending) -> Push {
+        let mut most = Push::Later;
+        while let Some(piece) = self.inbox.pop() {
+            match piece {
+                Piece::Bytes { epoch, bytes, push } if epoch == pending.epoch => {
+                    pending.settle_body();
+                    pending.buffer.extend_from_slice(&bytes);
+                    most = most.max(push);
+                }
+                // Relaxed: see `backlog`.
+                Piece::Bytes { bytes, .. } => {
+                    self.backlog.fetch_sub(bytes.len(), Ordering::Relaxed);
+                }
+                Piece::Link { epoch, wire } => {
+                    self.clear(pending);
+                    (pending.epoch, pending.wire, pending.failed) = (epoch, wire, None);
+                }
+            }
+        }
+        most
+    }
+
+    fn clear(&self, pending: &mut Pending) {
+        // Relaxed: see `backlog`.
+        self.backlog.fetch_sub(pending.len(), Ordering::Relaxed);
+        pending.buffer = BytesMut::new();
+        pending.body = Bytes::new();
+    }
+}
+
 impl Pending {
     fn len(&self) -> usize {
         self.buffer.len() + self.body.len()
-    }
-
-    fn clear(&mut self) {
-        self.buffer = BytesMut::new();
-        self.body = Bytes::new();
-    }
-
-    fn take_inbox(&mut self, inbox: &Inbox<(Bytes, Push)>) -> Push {
-        let mut most = Push::Later;
-        while let Some((piece, push)) = inbox.pop() {
-            self.settle_body();
-            self.buffer.extend_from_slice(&piece);
-            most = most.max(push);
-        }
-        most
     }
 
     /// Takes a large body to be written from where it is.
@@ -294,9 +341,9 @@ impl Pending {
         }
     }
 
-    fn write(&mut self, wire: &Wire) {
+    fn write(&mut self) {
         while self.len() > 0 {
-            match wire.send(&self.buffer, &self.body) {
+            match self.wire.send(&self.buffer, &self.body) {
                 Ok(0) => break,
                 Ok(sent) => {
                     let head = sent.min(self.buffer.len());

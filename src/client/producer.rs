@@ -6,6 +6,7 @@ use super::{
     clock,
     completion::{Call, Reply},
     core::check,
+    epoch::Epoch,
     error::{RequestError, SendCause, SendError, SessionError},
     extras::{Extras, Headers},
     links::{Command, ProducerLink},
@@ -17,7 +18,7 @@ use super::{
 use crate::{
     message::{DeliveryMode, Destination, Message, MessageError, Origin},
     sync::{Arc, Snapshot},
-    wire::{Flags, MessageId, PacketBuilder, PacketType},
+    wire::{Flags, MessageId, PacketBuilder, PacketType, Status},
 };
 
 /// Destinations that an anonymous producer stays ready for; the one used longest ago goes.
@@ -43,8 +44,7 @@ pub struct Producer {
 
 /// A destination and the broker's producer for it. Its drop closes that producer.
 #[derive(Debug)]
-struct Target {
-    destination: Destination,
+pub(super) struct Target {
     shared: Arc<ProducerShared>,
     session: Arc<SessionShared>,
 }
@@ -52,8 +52,10 @@ struct Target {
 /// What a producer's handle and its session share.
 #[derive(Debug)]
 pub(super) struct ProducerShared {
-    pub(super) id: i64,
     pub(super) link: Arc<ProducerLink>,
+    pub(super) destination: Destination,
+    /// If the next link's broker does not take it, it is closed, and the rest goes on.
+    pub(super) optional: bool,
 }
 
 impl Producer {
@@ -62,7 +64,7 @@ impl Producer {
         destination: Option<&Destination>,
     ) -> Result<Self, SessionError> {
         session.owner.shared.check_open()?;
-        let open = |destination| Target::open(&session.owner.shared, destination);
+        let open = |destination| Target::open(&session.owner.shared, destination, Use::Own);
         let target = destination.map(open).transpose()?;
         Ok(Self {
             session: Arc::clone(&session.owner),
@@ -117,7 +119,8 @@ impl Producer {
     /// Returns the id under which it was sent.
     ///
     /// # Errors
-    /// [`SendError`] with the message: refused, no reply, or the connection is lost.
+    /// [`SendError`] with the message: refused, no reply, or the connection is lost. One that is
+    /// being restored is waited for, as long as `imqAckTimeout` says, and the message sent then.
     pub fn send(&self, message: Message) -> Result<MessageId, SendError> {
         match &self.target {
             Some(target) => self.send_to_target(target, message),
@@ -206,22 +209,29 @@ impl Producer {
 
     fn target_or_own(&self, destination: &Destination) -> Result<Arc<Target>, RequestError> {
         match &self.target {
-            Some(own) if own.destination == *destination => Ok(Arc::clone(own)),
+            Some(own) if own.shared.destination == *destination => Ok(Arc::clone(own)),
             _ => self.target_for(destination),
         }
     }
 
     fn target_for(&self, destination: &Destination) -> Result<Arc<Target>, RequestError> {
         let known = |targets: &Vec<Arc<Target>>| {
-            targets.iter().find(|target| target.destination == *destination).map(Arc::clone)
+            let found = targets.iter().find(|target| target.shared.destination == *destination);
+            found.map(Arc::clone)
         };
-        if let Some(target) = self.others.read(known) {
-            return Ok(target);
+        let closed = |target: &Target| target.shared.link.is_closed();
+        match self.others.read(known) {
+            // A new link's broker did not take it; this one may by now.
+            Some(target) if closed(&target) && !self.session.shared.is_closing() => {}
+            Some(target) => return Ok(target),
+            None => {}
         }
-        let target = Target::open(&self.session.shared, destination)?;
+        let target = Target::open(&self.session.shared, destination, Use::Passing)?;
         self.others.update(|targets| {
             let skip = (targets.len() + 1).saturating_sub(TARGETS_MAX);
-            let mut kept: Vec<_> = targets.iter().skip(skip).map(Arc::clone).collect();
+            let other = |other: &&Arc<Target>| other.shared.destination != *destination;
+            let mut kept: Vec<_> =
+                targets.iter().skip(skip).filter(other).map(Arc::clone).collect();
             kept.push(Arc::clone(&target));
             Some(kept)
         });
@@ -234,7 +244,7 @@ impl Producer {
         mut message: Message,
     ) -> Result<MessageId, SendError> {
         let ready = self.set_headers(target, &mut message);
-        match ready.and_then(|()| self.transmit(target, &message)) {
+        match ready.and_then(|()| target.transmit(&message, None)) {
             Ok(id) => Ok(id),
             Err(cause) => Err(SendError::new(message, cause)),
         }
@@ -242,7 +252,7 @@ impl Producer {
 
     fn send_to_target_async(
         &self,
-        target: &Target,
+        target: &Arc<Target>,
         mut message: Message,
         completion: Call,
     ) -> Result<MessageId, SendError> {
@@ -251,9 +261,10 @@ impl Producer {
             return Err(SendError::new(message, error));
         }
         let ready = self.set_headers(target, &mut message);
-        match ready.and_then(|()| self.transmit_async(target, &message)) {
+        match ready.and_then(|()| target.transmit_async(&message)) {
             Ok((id, reply)) => {
-                session.completions.add(&session.core, message, id, reply, completion);
+                let target = Arc::clone(target);
+                session.completions.add(&session.core, message, id, reply, target, completion);
                 Ok(id)
             }
             Err(cause) => {
@@ -266,10 +277,10 @@ impl Producer {
     fn set_headers(&self, target: &Target, message: &mut Message) -> Result<(), SendCause> {
         let mut headers = self.headers;
         if let Some(extras) = &self.extras {
-            headers = extras.headers(headers, &target.destination);
+            headers = extras.headers(headers, &target.shared.destination);
             extras.add_properties(&self.session.shared, message)?;
         }
-        message.set_destination(target.destination.clone());
+        message.set_destination(target.shared.destination.clone());
         message.set_delivery_mode(headers.delivery_mode);
         message.set_priority(headers.priority)?;
         self.set_times(headers.time_to_live, message);
@@ -292,80 +303,168 @@ impl Producer {
         // The time to live begins when the message may be delivered.
         message.set_expiration(time_to_live.map_or(0, |time| after(time.saturating_add(delay))));
     }
-
-    /// The packet, with the right to send it.
-    fn prepare(&self, target: &Target, message: &Message) -> Result<PacketBuilder, SendCause> {
-        let session = &self.session.shared;
-        let transaction_id = session.transaction()?;
-        let origin = Origin { producer_id: Some(target.shared.id), transaction_id };
-        let packet = message.encode(&origin)?;
-        let open = || session.check_open().is_ok();
-        Ok(packet.flags(session.core.take_credit(&target.shared.link, open)?))
-    }
-
-    fn transmit(&self, target: &Target, message: &Message) -> Result<MessageId, SendCause> {
-        let core = &self.session.shared.core;
-        let packet = self.prepare(target, message)?;
-        let kind = message.kind().packet_type();
-        let persistent = message.delivery_mode() == DeliveryMode::Persistent;
-        let waits = core.settings.ack_on_produce.unwrap_or(persistent);
-        if !waits {
-            return Ok(self.write(packet, Push::Soon)?);
-        }
-        Ok(core.with_ticket(kind, |ticket| {
-            let packet = packet.flags(Flags::ACKNOWLEDGE).consumer_id(ticket.reply_id());
-            // Written when this thread waits for the reply, together with what others left.
-            let id = self.write(packet, Push::Later)?;
-            check(kind, core.await_reply(kind, ticket)?)?;
-            Ok(id)
-        })?)
-    }
-
-    fn transmit_async(
-        &self,
-        target: &Target,
-        message: &Message,
-    ) -> Result<(MessageId, Reply), SendCause> {
-        let session = &self.session.shared;
-        let packet = self.prepare(target, message)?;
-        let reply = session.completions.announce(&session.core);
-        let packet = packet.flags(Flags::ACKNOWLEDGE).consumer_id(reply.id);
-        Ok((self.write(packet, Push::Soon)?, reply))
-    }
-
-    fn write(&self, packet: PacketBuilder, push: Push) -> Result<MessageId, RequestError> {
-        let core = &self.session.shared.core;
-        let mut sent = MessageId::default();
-        core.submit_with(push, || {
-            sent = core.stamp.next();
-            packet.id(sent).finish_parts()
-        })?;
-        Ok(sent)
-    }
 }
 
 impl Target {
     fn open(
         session: &Arc<SessionShared>,
         destination: &Destination,
+        use_: Use,
     ) -> Result<Arc<Self>, RequestError> {
         session.ensure_destination(destination)?;
         let link = Arc::new(ProducerLink::new(Arc::clone(&session.link.signal)));
-        let session_id = session.id;
-        let build = |packet: PacketBuilder| {
-            packet
-                .string("JMQDestination", destination.name())
-                .int("JMQDestType", destination.type_bits())
-                .long("JMQSessionID", session_id)
-        };
-        let command = |reply_id| Some(Command::AddProducer { reply_id, link: Arc::clone(&link) });
-        let reply = session.core.request_linked(PacketType::ADD_PRODUCER, build, command)?;
-        let id = read_id(&reply, "JMQProducerID")?;
-        let shared = Arc::new(ProducerShared { id, link });
-        session.add_producer(&shared);
-        let (destination, session) = (destination.clone(), Arc::clone(session));
-        Ok(Arc::new(Self { destination, shared, session }))
+        let optional = use_ == Use::Passing || destination.is_temporary();
+        let destination = destination.clone();
+        let shared = Arc::new(ProducerShared { link, destination, optional });
+        loop {
+            let link = &shared.link;
+            let build = |packet| shared.fill_add(packet, session.remote.get());
+            let command =
+                |reply_id| Some(Command::AddProducer { reply_id, link: Arc::clone(link) });
+            let kind = PacketType::ADD_PRODUCER;
+            let (reply, _epoch) = session.core.request_linked(kind, build, command)?;
+            read_id(&reply, "JMQProducerID")?;
+            session.add_producer(&shared);
+            if session.core.is_registered(kind, &shared.link.remote)? {
+                break;
+            }
+            // Its link was lost before whoever restored that could know it.
+            session.forget_producer(&shared);
+        }
+        Ok(Arc::new(Self { shared, session: Arc::clone(session) }))
     }
+
+    /// Sends the message and waits for the broker's word if that is due. A link that is lost on
+    /// the way is waited for, and the message sent again, under the same id so that the broker
+    /// takes it once. `sent` is the id of an attempt that was made before.
+    fn transmit(&self, message: &Message, sent: Option<MessageId>) -> Result<MessageId, SendCause> {
+        let core = &self.session.core;
+        let kind = message.kind().packet_type();
+        let persistent = message.delivery_mode() == DeliveryMode::Persistent;
+        let waits = sent.is_some() || core.settings.ack_on_produce.unwrap_or(persistent);
+        let mut sent = sent;
+        loop {
+            let epoch = core.await_link(kind)?;
+            match self.attempt(epoch, message, waits, &mut sent) {
+                Err(SendCause::Request(RequestError::Interrupted { .. })) => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn attempt(
+        &self,
+        epoch: Epoch,
+        message: &Message,
+        waits: bool,
+        sent: &mut Option<MessageId>,
+    ) -> Result<MessageId, SendCause> {
+        let core = &self.session.core;
+        let kind = message.kind().packet_type();
+        let packet = self.prepare(epoch, message)?;
+        if !waits {
+            return Ok(self.write(epoch, kind, packet, Push::Soon, sent)?);
+        }
+        Ok(core.with_ticket(kind, |ticket| {
+            let again = sent.is_some();
+            let packet = packet
+                .flags(Flags::ACKNOWLEDGE.set(Flags::INDEMPOTENT, again))
+                .consumer_id(ticket.reply_id());
+            // Written when this thread waits for the reply, together with what others left.
+            let id = self.write(epoch, kind, packet, Push::Later, sent)?;
+            match check(kind, core.await_reply(epoch, kind, ticket)?) {
+                // It had arrived before.
+                Err(error) if again && error.status() == Some(Status::NOT_MODIFIED) => Ok(id),
+                reply => reply.map(|_reply| id),
+            }
+        })?)
+    }
+
+    /// Sends the message, whose reply goes to the session's completions.
+    fn transmit_async(&self, message: &Message) -> Result<(MessageId, Reply), SendCause> {
+        let core = &self.session.core;
+        let kind = message.kind().packet_type();
+        loop {
+            let epoch = core.await_link(kind)?;
+            let reply = self.session.completions.announce(core, epoch);
+            let write = |packet: PacketBuilder| {
+                let packet = packet.flags(Flags::ACKNOWLEDGE).consumer_id(reply.id);
+                self.write(epoch, kind, packet, Push::Soon, &mut None)
+            };
+            match self.prepare(epoch, message).and_then(|packet| Ok(write(packet)?)) {
+                Ok(id) => return Ok((id, reply)),
+                Err(cause) => {
+                    core.command(Command::ForgetReply(reply.id));
+                    if !matches!(cause, SendCause::Request(RequestError::Interrupted { .. })) {
+                        return Err(cause);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends a message again whose link was lost before the broker had answered.
+    pub(super) fn send_again(
+        &self,
+        message: &Message,
+        sent: MessageId,
+    ) -> Result<(), RequestError> {
+        match self.transmit(message, Some(sent)) {
+            Ok(_id) => Ok(()),
+            Err(SendCause::Request(error)) => Err(error),
+            Err(SendCause::Message(_)) => unreachable!("it was written before"),
+        }
+    }
+
+    /// The packet, with the right to send it.
+    fn prepare(&self, epoch: Epoch, message: &Message) -> Result<PacketBuilder, SendCause> {
+        let session = &self.session;
+        let transaction_id = session.transaction()?;
+        if transaction_id.is_some() {
+            session.touch();
+        }
+        let producer_id = Some(self.shared.link.remote.get());
+        let packet = message.encode(&Origin { producer_id, transaction_id })?;
+        let open = || session.check_open().is_ok();
+        let kind = message.kind().packet_type();
+        Ok(packet.flags(session.core.take_credit(epoch, kind, &self.shared.link, open)?))
+    }
+
+    fn write(
+        &self,
+        epoch: Epoch,
+        kind: PacketType,
+        packet: PacketBuilder,
+        push: Push,
+        sent: &mut Option<MessageId>,
+    ) -> Result<MessageId, RequestError> {
+        let core = &self.session.core;
+        let mut id = MessageId::default();
+        core.submit_message(epoch, kind, push, || {
+            id = *sent.get_or_insert_with(|| core.stamp.next());
+            packet.id(id).finish_parts()
+        })?;
+        Ok(id)
+    }
+}
+
+impl ProducerShared {
+    /// Completes a request to add this producer to a session.
+    pub(super) fn fill_add(&self, packet: PacketBuilder, session: i64) -> PacketBuilder {
+        packet
+            .string("JMQDestination", self.destination.name())
+            .int("JMQDestType", self.destination.type_bits())
+            .long("JMQSessionID", session)
+    }
+}
+
+/// What a target is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// It is the destination of its producer.
+    Own,
+    /// One of those that an anonymous producer is told.
+    Passing,
 }
 
 impl Drop for Target {

@@ -10,11 +10,12 @@ use bytes::BytesMut;
 
 use super::{
     core::Core,
-    links::{Awaited, Command},
+    epoch::Epoch,
+    links::{Awaited, Command, ConsumerLink, ProducerLink},
     output::Push,
     replies::Replies,
     routes::Routes,
-    socket::{ReadTimeout, Wait},
+    socket::{ReadTimeout, Wait, Wire},
 };
 use crate::{
     flow::{Credit, Resume},
@@ -36,6 +37,8 @@ const ADDING_MAX: usize = 1024;
 /// The input half of a connection, owned by whoever has the helm.
 #[derive(Debug)]
 pub(super) struct Input {
+    pub(super) epoch: Epoch,
+    wire: Arc<Wire>,
     end: ClientEnd,
     decoder: Decoder,
     buffer: BytesMut,
@@ -45,40 +48,68 @@ pub(super) struct Input {
     /// Replies that go elsewhere than into a slot, by their ids.
     awaited: HashMap<i64, Arc<Awaited>>,
     burst: Vec<Packet>,
+    /// Consumers that were made again on this link, and the prefetch that was agreed.
+    renewed: Vec<(Arc<ConsumerLink>, Credit)>,
 }
 
 impl Core {
     /// Takes in what came right behind the login.
     pub(super) fn take_leftovers(&self) {
-        let outcome = self.helm.try_take(|input| self.take_burst(input));
-        if let Some(Err(reason)) = outcome {
-            self.fail(reason);
+        self.helm.try_take(|input| self.take_or_lose(input));
+    }
+
+    /// Takes in what was fed; loses the link if that is no good. Whether it is.
+    fn take_or_lose(&self, input: &mut Input) -> bool {
+        let outcome = self.take_burst(input);
+        outcome.map_err(|reason| self.lose(input.epoch, reason)).is_ok()
+    }
+
+    /// Takes over the newest link; whether there is one. What waits of the last one is forgotten:
+    /// here, where nothing of it can come any more.
+    fn renew(&self, input: &mut Input) -> bool {
+        let epoch = self.epoch();
+        if input.epoch == epoch {
+            return true;
         }
+        while let Some(fresh) = self.fresh.pop() {
+            *input = fresh;
+        }
+        if input.epoch != epoch {
+            return false;
+        }
+        for (link, agreed) in input.renewed.drain(..) {
+            link.begin_again(agreed);
+        }
+        if let Some(all) = &self.buffered {
+            // The sender that was paused is gone.
+            let _paused = all.reset();
+        }
+        // What came right behind the last reply.
+        self.take_or_lose(input)
     }
 
     /// Reads once and hands out what came; whether something came.
     pub(super) fn read(&self, input: &mut Input, wait: Wait) -> bool {
+        if !self.renew(input) {
+            return false;
+        }
         if input.buffer.capacity() - input.buffer.len() < READ_BYTES_LEAST {
             input.buffer.reserve(READ_BYTES);
         }
-        match self.wire.receive(&mut input.buffer, wait, &mut input.timeout) {
+        match input.wire.receive(&mut input.buffer, wait, &mut input.timeout) {
             Ok(None) => false,
             Ok(Some(0)) => {
-                self.fail(ConnectionError::EndOfStream);
+                self.lose(input.epoch, ConnectionError::EndOfStream);
                 false
             }
             Ok(Some(_)) => {
                 self.output.count_read();
                 let bytes = input.buffer.split().freeze();
                 input.decoder.feed(bytes);
-                if let Err(reason) = self.take_burst(input) {
-                    self.fail(reason);
-                    return false;
-                }
-                true
+                self.take_or_lose(input)
             }
             Err(error) => {
-                self.fail(ConnectionError::Socket(error.kind()));
+                self.lose(input.epoch, ConnectionError::Socket(error.kind()));
                 false
             }
         }
@@ -142,7 +173,7 @@ impl Core {
         input.burst = burst;
         input.routes.wake_touched();
         while let Some(answer) = input.end.poll_transmit() {
-            self.submit(answer, Push::Now);
+            self.submit(input.epoch, answer, Push::Now);
         }
         outcome
     }
@@ -181,8 +212,8 @@ impl Core {
                     link.signal.wake_all();
                 }
             }
-            ClientEvent::Goodbye { reason, text } => {
-                return Err(ConnectionError::Goodbye { reason, text });
+            ClientEvent::Goodbye { reason, text, exit } => {
+                return Err(ConnectionError::Goodbye { reason, text, exit });
             }
         }
         Ok(())
@@ -198,15 +229,15 @@ impl Core {
         let resume = link.buffer.delivered(paused);
         link.inbox.push(packet);
         if let Some(resume) = resume {
-            self.resume_consumer(id, resume);
+            self.resume_consumer(link, resume);
         }
     }
 
     fn take_commands(&self, input: &mut Input) {
         while let Some(command) = self.commands.pop() {
             match command {
-                Command::RemoveConsumer(id) => input.routes.remove_consumer(id),
-                Command::RemoveProducer(id) => input.routes.remove_producer(id),
+                Command::RemoveConsumer(link) => input.routes.remove_consumer(&link),
+                Command::RemoveProducer(link) => input.routes.remove_producer(&link),
                 Command::AwaitReply { reply_id, awaited } => {
                     input.awaited.insert(reply_id, awaited);
                 }
@@ -224,8 +255,16 @@ impl Core {
 }
 
 impl Input {
-    pub(super) fn new(end: ClientEnd, decoder: Decoder, timeout: ReadTimeout) -> Self {
+    pub(super) fn new(
+        epoch: Epoch,
+        wire: Arc<Wire>,
+        end: ClientEnd,
+        decoder: Decoder,
+        timeout: ReadTimeout,
+    ) -> Self {
         Self {
+            epoch,
+            wire,
             end,
             decoder,
             buffer: BytesMut::new(),
@@ -234,7 +273,23 @@ impl Input {
             adding: Vec::new(),
             awaited: HashMap::new(),
             burst: Vec::new(),
+            renewed: Vec::new(),
         }
+    }
+
+    /// Enters a consumer that was made again on this link, before anybody reads from it.
+    pub(super) fn renew_consumer(&mut self, id: i64, link: &Arc<ConsumerLink>, agreed: Credit) {
+        link.remote.set(id, self.epoch);
+        self.routes.add_consumer(id, Arc::clone(link));
+        self.renewed.push((Arc::clone(link), agreed));
+    }
+
+    /// Enters a producer that was made again on this link, before anybody reads from it.
+    pub(super) fn renew_producer(&mut self, id: i64, link: &Arc<ProducerLink>, size: Option<i32>) {
+        // Who waits for its credit is woken when the link is there.
+        let _was_paused = link.credit.resume(credit_of(size));
+        link.remote.set(id, self.epoch);
+        self.routes.add_producer(id, Arc::clone(link));
     }
 
     /// Enters a consumer or producer that the broker has just accepted: before the requester sees
@@ -256,11 +311,13 @@ impl Input {
             Command::AddConsumer { link, .. } => {
                 let Ok(Some(id)) = table.long("JMQConsumerID") else { return };
                 link.agree(size.map_or(Credit::Unlimited, Credit::from_wire));
+                link.remote.set(id, self.epoch);
                 self.routes.add_consumer(id, link);
             }
             Command::AddProducer { link, .. } => {
                 let Ok(Some(id)) = table.long("JMQProducerID") else { return };
                 let _was_paused = link.credit.resume(credit_of(size));
+                link.remote.set(id, self.epoch);
                 self.routes.add_producer(id, link);
             }
             _ => {}

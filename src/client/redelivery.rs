@@ -8,10 +8,14 @@
 //!  STOP -> STOP_REPLY -> REDELIVER unseen, seen -> START
 //!                        rolling back: -> ROLLBACK (no reply) -> START_TRANSACTION -> its reply
 //! ```
+//!
+//! A link that is lost on the way has done the same by itself: the broker redelivers everything,
+//! and the next link has a new transaction.
 
 use super::{
     acks::{self, Block, Seen},
     connection_consumer::Rest,
+    epoch::Epoch,
     error::RequestError,
     output::Push,
     session::AcknowledgeMode,
@@ -26,7 +30,23 @@ impl SessionShared {
     /// Sends everything unacknowledged back.
     pub(super) fn recover(&self) -> Result<(), RequestError> {
         self.check_open()?;
-        self.while_handing_nothing_out(|| self.send_back(|| self.link.acks.take_all(), None))
+        let epoch = self.core.await_link(PacketType::REDELIVER)?;
+        let sent_back = self.while_handing_nothing_out(|| {
+            self.send_back(epoch, || self.link.acks.take_all(), None)
+        });
+        self.unless_lost(sent_back)
+    }
+
+    /// The outcome of sending everything back: done by the broker itself if the link was lost.
+    fn unless_lost(&self, outcome: Result<(), RequestError>) -> Result<(), RequestError> {
+        match outcome {
+            Err(RequestError::Interrupted { request, .. }) => {
+                self.core.await_link(request)?;
+            }
+            outcome => outcome?,
+        }
+        self.admit_lost_work();
+        Ok(())
     }
 
     /// Runs `work` while no message of this session is handed out.
@@ -47,14 +67,19 @@ impl SessionShared {
     }
 
     /// Sends back what waits and what `seen` gives, which is asked after the session is stopped.
+    ///
+    /// # Errors
+    /// [`RequestError::Interrupted`] if the link is lost.
     pub(super) fn send_back(
         &self,
+        epoch: Epoch,
         seen: impl FnOnce() -> Vec<Block>,
         transaction: Option<i64>,
     ) -> Result<(), RequestError> {
-        let session = self.id;
+        let session = self.remote.get();
         self.link.acks.flush(&self.core);
-        self.core.request(PacketType::STOP, |packet| packet.long("JMQSessionID", session))?;
+        let stop = |packet: PacketBuilder| packet.long("JMQSessionID", session);
+        self.core.request_on(epoch, PacketType::STOP, stop)?;
         // After the reply nothing more comes: what waits now is all there is.
         let consumers = self.consumers();
         let rest = Rest::take(self)?;
@@ -63,27 +88,39 @@ impl SessionShared {
         for consumer in consumers.iter() {
             let before = unseen.len();
             while let Some(packet) = consumer.link.inbox.pop() {
-                unseen.push(Block::of(packet.header()));
+                unseen.push(Block::of(packet.header(), epoch));
             }
             emptied.push((consumer, u32::try_from(unseen.len() - before).unwrap_or(u32::MAX)));
         }
-        acks::redeliver(&self.core, &unseen, Seen::No, transaction);
-        acks::redeliver(&self.core, &seen(), Seen::Yes, transaction);
+        acks::redeliver(&self.core, epoch, unseen, Seen::No, transaction);
+        acks::redeliver(&self.core, epoch, seen(), Seen::Yes, transaction);
         rest.let_go();
         for (consumer, count) in emptied {
             // The reset counts it, too.
             let _owed = consumer.link.settle();
-            self.core.emptied(consumer.id, &consumer.link, count);
+            self.core.emptied(&consumer.link, count);
         }
         let start = PacketBuilder::new(PacketType::START).long("JMQSessionID", session);
-        self.core.submit(start, Push::Now);
+        self.core.submit(epoch, start, Push::Now);
         Ok(())
     }
 
     // ---- local transactions ----
 
     /// The transaction that sends and acknowledgements of now belong to, if any.
+    ///
+    /// # Errors
+    /// [`RequestError::RolledBack`] if it was lost, and the application has not been told.
     pub(super) fn transaction(&self) -> Result<Option<i64>, RequestError> {
+        let present = self.present_transaction();
+        if self.mode != AcknowledgeMode::Client {
+            self.check_work()?;
+        }
+        present
+    }
+
+    /// As [`transaction`](Self::transaction), whatever was lost before.
+    pub(super) fn present_transaction(&self) -> Result<Option<i64>, RequestError> {
         // Acquire: pairs with the store of whoever began it; what follows belongs to it.
         match self.transaction.load(Ordering::Acquire) {
             0 if self.mode == AcknowledgeMode::Transacted => Err(RequestError::NoTransaction),
@@ -94,46 +131,75 @@ impl SessionShared {
 
     /// Makes this the transaction of what follows; `None` for none.
     pub(super) fn set_transaction(&self, id: Option<i64>) {
-        // Release: see `transaction`.
+        // Release: see `present_transaction`.
         self.transaction.store(id.unwrap_or(0).cast_unsigned(), Ordering::Release);
     }
 
-    /// Begins the next transaction of a transacted session.
-    pub(super) fn begin(&self) -> Result<(), RequestError> {
-        self.set_transaction(None);
-        let session = self.id;
-        let reply = self.core.request(PacketType::START_TRANSACTION, |packet| {
-            packet.long("JMQSessionID", session)
-        })?;
-        self.set_transaction(Some(read_id(&reply, "JMQTransactionID")?));
-        Ok(())
+    /// Begins the next transaction of a transacted session, unless a new link brings one.
+    pub(super) fn begin(&self, mut epoch: Epoch) -> Result<(), RequestError> {
+        loop {
+            // Relaxed: nothing of the next transaction comes before its beginning.
+            self.touched.store(false, Ordering::Relaxed);
+            self.set_transaction(None);
+            let session = self.remote.get();
+            let fill = |packet: PacketBuilder| packet.long("JMQSessionID", session);
+            match self.core.request_on(epoch, PacketType::START_TRANSACTION, fill) {
+                Ok(reply) => {
+                    let id = read_id(&reply, "JMQTransactionID")?;
+                    // If the link is lost just here, the next one's transaction must not be
+                    // replaced. Release: see `present_transaction`.
+                    let (begun, none) = (id.cast_unsigned(), 0);
+                    let order = (Ordering::Release, Ordering::Relaxed);
+                    let set = self.transaction.compare_exchange(none, begun, order.0, order.1);
+                    debug_assert!(set.is_ok() || self.core.epoch() != epoch, "one begins it");
+                    return Ok(());
+                }
+                Err(RequestError::Interrupted { request, .. }) => {
+                    epoch = self.core.await_link(request)?;
+                    if self.present_transaction().is_ok() {
+                        return Ok(());
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Commits the transaction and begins the next one.
     pub(super) fn commit(&self) -> Result<(), RequestError> {
         self.check_open()?;
-        if let Some(id) = self.transaction()? {
-            self.core.request(PacketType::COMMIT_TRANSACTION, |packet| {
-                packet.long("JMQTransactionID", id)
-            })?;
-            drop(self.link.acks.take_all());
+        let epoch = self.core.await_link(PacketType::COMMIT_TRANSACTION)?;
+        match self.transaction() {
+            Err(RequestError::RolledBack) => {
+                // With what came after the loss.
+                self.roll_back()?;
+                return Err(RequestError::RolledBack);
+            }
+            Ok(Some(id)) => {
+                let fill = |packet: PacketBuilder| packet.long("JMQTransactionID", id);
+                self.core.request_on(epoch, PacketType::COMMIT_TRANSACTION, fill)?;
+                drop(self.link.acks.take_all());
+            }
+            outcome => drop(outcome?),
         }
-        self.begin()
+        self.begin(epoch)
     }
 
     /// Rolls the transaction back and begins the next one.
     pub(super) fn roll_back(&self) -> Result<(), RequestError> {
         self.check_open()?;
-        self.while_handing_nothing_out(|| {
+        let epoch = self.core.await_link(PacketType::ROLLBACK_TRANSACTION)?;
+        let rolled_back = self.while_handing_nothing_out(|| {
             // None if it could not be begun.
-            let id = self.transaction().unwrap_or(None);
-            self.send_back(|| self.link.acks.take_all(), id)?;
+            let id = self.present_transaction().unwrap_or(None);
+            self.send_back(epoch, || self.link.acks.take_all(), id)?;
             if let Some(id) = id {
                 let packet = PacketBuilder::new(PacketType::ROLLBACK_TRANSACTION);
-                self.core.submit(packet.long("JMQTransactionID", id), Push::Later);
+                self.core.submit(epoch, packet.long("JMQTransactionID", id), Push::Later);
             }
-            self.begin()
-        })
+            self.begin(epoch)
+        });
+        self.unless_lost(rolled_back)
     }
 
     /// Rolls the transaction of a transacted session back because the session ends. What it
@@ -142,11 +208,12 @@ impl SessionShared {
         if self.mode != AcknowledgeMode::Transacted {
             return;
         }
-        if let Ok(Some(id)) = self.transaction() {
+        let epoch = self.core.epoch();
+        if let Ok(Some(id)) = self.present_transaction() {
             let packet = PacketBuilder::new(PacketType::ROLLBACK_TRANSACTION)
                 .long("JMQTransactionID", id)
                 .boolean("JMQUpdateConsumed", true);
-            self.core.submit(packet, Push::Later);
+            self.core.submit(epoch, packet, Push::Later);
         }
     }
 }

@@ -48,16 +48,25 @@ impl Routes {
 
     pub(super) fn add_consumer(&mut self, id: i64, link: Arc<ConsumerLink>) {
         // A broker that uses a number twice means the newer one.
-        self.remove_consumer(id);
+        self.remove(id);
         let place = self.consumers.insert(Route { id, link, touched: false });
         self.places.insert(id, place);
     }
 
-    pub(super) fn remove_consumer(&mut self, id: i64) {
+    /// Removes this consumer, and no other that has its number by now.
+    pub(super) fn remove_consumer(&mut self, link: &Arc<ConsumerLink>) {
+        let id = link.remote.get();
+        let place = self.places.get(&id).and_then(|&place| self.consumers.get(place));
+        if place.is_some_and(|route| Arc::ptr_eq(&route.link, link)) {
+            self.remove(id);
+        }
+    }
+
+    fn remove(&mut self, id: i64) {
         if let Some(place) = self.places.remove(&id) {
             let route = self.consumers.remove(place);
             if route.touched {
-                route.link.arrived(id);
+                route.link.arrived();
             }
         }
     }
@@ -75,7 +84,7 @@ impl Routes {
             if let Some(route) = self.consumers.get_mut(place)
                 && std::mem::take(&mut route.touched)
             {
-                route.link.arrived(route.id);
+                route.link.arrived();
             }
         }
     }
@@ -88,8 +97,12 @@ impl Routes {
         self.producers.insert(id, link);
     }
 
-    pub(super) fn remove_producer(&mut self, id: i64) {
-        self.producers.remove(&id);
+    /// Removes this producer, and no other that has its number by now.
+    pub(super) fn remove_producer(&mut self, link: &Arc<ProducerLink>) {
+        let id = link.remote.get();
+        if self.producers.get(&id).is_some_and(|found| Arc::ptr_eq(found, link)) {
+            self.producers.remove(&id);
+        }
     }
 }
 
@@ -97,25 +110,31 @@ impl Routes {
 mod tests {
     use super::Routes;
     use crate::{
-        client::links::{ConsumerLink, SessionLink},
+        client::{
+            epoch::Epoch,
+            links::{ConsumerLink, SessionLink},
+        },
         flow::FlowSettings,
         sync::Arc,
     };
 
-    fn link(session: &Arc<SessionLink>) -> Arc<ConsumerLink> {
-        Arc::new(ConsumerLink::new(FlowSettings::default(), Arc::clone(session)))
+    fn link(id: i64, session: &Arc<SessionLink>) -> Arc<ConsumerLink> {
+        let key = id.unsigned_abs();
+        let link = ConsumerLink::new(key, FlowSettings::default(), Arc::clone(session));
+        link.remote.set(id, Epoch::FIRST);
+        Arc::new(link)
     }
 
     #[test]
     fn each_of_many_consumers_is_found_and_none_that_is_gone() {
         let session = Arc::new(SessionLink::default());
         let mut routes = Routes::default();
-        let links: Vec<_> = (0..1000).map(|_| link(&session)).collect();
+        let links: Vec<_> = (0..1000).map(|id| link(id, &session)).collect();
         for (id, link) in (0..).zip(&links) {
             routes.add_consumer(id, Arc::clone(link));
         }
-        for id in (0..1000).step_by(3) {
-            routes.remove_consumer(id);
+        for link in links.iter().step_by(3) {
+            routes.remove_consumer(link);
         }
         for (id, link) in (0..).zip(&links) {
             let found = routes.consumer(id).map(std::ptr::from_ref);
@@ -127,18 +146,18 @@ mod tests {
     fn a_consumer_with_a_listener_is_listed_once_a_burst_even_if_it_is_removed() {
         let session = Arc::new(SessionLink::default());
         let mut routes = Routes::default();
-        for id in 1..=3 {
-            let link = link(&session);
+        let links = [1, 2, 3].map(|id| link(id, &session));
+        for (id, link) in (1..).zip(&links) {
             // The third has no listener: nobody would take it off the list.
             assert!(id == 3 || link.claim_listener());
-            routes.add_consumer(id, link);
+            routes.add_consumer(id, Arc::clone(link));
         }
         for id in [2, 2, 1, 3, 2] {
             assert!(routes.consumer(id).is_some());
         }
-        routes.remove_consumer(1);
+        routes.remove_consumer(&links[0]);
         // Takes the place of the one that went.
-        routes.add_consumer(4, link(&session));
+        routes.add_consumer(4, link(4, &session));
         routes.wake_touched();
         let listed: Vec<_> = std::iter::from_fn(|| session.ready.pop()).collect();
         assert_eq!(listed, [1, 2]);

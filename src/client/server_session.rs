@@ -133,7 +133,7 @@ impl Load {
                 return None;
             }
             // Relaxed: the fence orders it.
-            shared.running.store(self.source.consumer.id.unsigned_abs(), Ordering::Relaxed);
+            shared.running.store(self.source.consumer.link.key, Ordering::Relaxed);
             // SeqCst fence: who runs comes before the look at the closing flag; see
             // `await_listener`.
             fence(Ordering::SeqCst);
@@ -149,7 +149,8 @@ impl Load {
 }
 
 fn acknowledge_blindly(session: &SessionShared, message: &Loaded) {
-    let sent = acks::acknowledge(&session.core, &[message.block()], None, Answer::None);
+    let block = message.block;
+    let sent = acks::acknowledge(&session.core, block.epoch, &[block], None, Answer::None);
     debug_assert!(sent.is_ok(), "nobody waits for an answer");
 }
 

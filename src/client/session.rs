@@ -5,6 +5,7 @@ use super::{
     browser::Browser,
     connection::{Connection, ConnectionOwner},
     consumer::Consumer,
+    epoch::Epoch,
     error::{AcknowledgeError, ConnectionError, RequestError, SessionError},
     listening,
     options::ConsumerOptions,
@@ -14,7 +15,7 @@ use super::{
 use crate::{
     message::{Destination, DestinationKind, Message},
     sync::Arc,
-    wire::PacketType,
+    wire::{PacketBuilder, PacketType},
 };
 
 /// When received messages count as done.
@@ -77,17 +78,26 @@ impl Session {
             return Err(ConnectionError::Closed.into());
         }
         let core = Arc::clone(connection.core());
-        let reply = core.request(PacketType::CREATE_SESSION, |packet| match mode.to_wire() {
+        let kind = PacketType::CREATE_SESSION;
+        let build = |packet: PacketBuilder| match mode.to_wire() {
             Some(number) => packet.int("JMQAckMode", number),
             None => packet,
-        })?;
-        let id = read_id(&reply, "JMQSessionID")?;
-        let shared = Arc::new(SessionShared::new(core, id, mode));
-        connection.owner.add_session(&shared);
+        };
+        let (shared, epoch) = loop {
+            let (reply, epoch) = core.request_linked(kind, build, |_reply_id| None)?;
+            let id = read_id(&reply, "JMQSessionID")?;
+            let shared = Arc::new(SessionShared::new(Arc::clone(&core), id, epoch, mode));
+            core.register(&shared);
+            if core.is_registered(kind, &shared.remote)? {
+                break (shared, epoch);
+            }
+            // Its link was lost before whoever restored that could know it.
+            core.unregister(&shared);
+        };
         let connection = Arc::clone(&connection.owner);
         let session = Self { owner: Arc::new(SessionOwner { shared, connection }) };
         if mode == AcknowledgeMode::Transacted {
-            session.owner.shared.begin()?;
+            session.owner.shared.begin(epoch)?;
         }
         Ok(session)
     }
@@ -157,6 +167,7 @@ impl Session {
             SessionError::IllegalState("the client id is too long for temporary destinations"),
         )?;
         self.owner.shared.ensure_destination(&made)?;
+        self.owner.shared.core.remember_temporary(&made);
         Ok(made)
     }
 
@@ -174,11 +185,12 @@ impl Session {
                 "a temporary destination is deleted by the connection that made it",
             ));
         }
-        if self.owner.connection.consumes(destination) {
+        if self.owner.shared.core.consumes(destination) {
             return Err(SessionError::IllegalState(
                 "the temporary destination has a consumer; close that first",
             ));
         }
+        self.owner.shared.core.forget_temporary(destination);
         self.owner.shared.core.request(PacketType::DESTROY_DESTINATION, |packet| {
             packet
                 .string("JMQDestination", destination.name())
@@ -225,7 +237,9 @@ impl Session {
     /// from within a completion of an asynchronous send. [`SessionError::Request`]: if the broker
     /// refused `COMMIT_TRANSACTION`, nothing is committed; roll back. If it refused or did not
     /// answer `START_TRANSACTION`, all is committed, but nothing can be sent or received before a
-    /// rollback succeeds. After a lost connection, whether it was committed is not known.
+    /// rollback succeeds. [`RequestError::Interrupted`] or [`RequestError::Connection`]: whether it
+    /// was committed is not known. [`RequestError::RolledBack`]: the connection was lost and
+    /// restored in the middle of it, nothing is committed, and the next one has begun.
     pub fn commit(&self) -> Result<(), SessionError> {
         self.finish_transaction()?;
         Ok(self.owner.shared.commit()?)
@@ -262,7 +276,8 @@ impl Session {
     /// unfinished batch is sent.
     ///
     /// # Errors
-    /// [`AcknowledgeError::Request`]; the messages come again.
+    /// [`AcknowledgeError::Request`]; the messages come again. [`RequestError::Unacknowledged`] if
+    /// the connection was lost and restored meanwhile: [`recover`](Self::recover) the session.
     pub fn acknowledge(&self) -> Result<(), AcknowledgeError> {
         let shared = &self.owner.shared;
         match shared.mode {
@@ -275,8 +290,12 @@ impl Session {
                 Ok(())
             }
             AcknowledgeMode::Client => {
+                shared.check_work()?;
                 let blocks = shared.link.acks.take_all();
-                Ok(acks::acknowledge(&shared.core, &blocks, None, shared.answer())?)
+                match blocks.first() {
+                    Some(first) => shared.acknowledge(first.epoch, &blocks),
+                    None => Ok(()),
+                }
             }
         }
     }
@@ -294,12 +313,11 @@ impl Session {
                 "single messages are acknowledged in sessions of mode Client",
             ));
         }
+        shared.check_work()?;
         let id = message.id().ok_or(AcknowledgeError::UnknownMessage)?;
-        let block = Block { consumer: message.consumer_id(), message: id };
-        if !shared.link.acks.take_one(block) {
-            return Err(AcknowledgeError::UnknownMessage);
-        }
-        Ok(acks::acknowledge(&shared.core, &[block], None, shared.answer())?)
+        let block = shared.link.acks.take_one(message.consumer_id(), id);
+        let block = block.ok_or(AcknowledgeError::UnknownMessage)?;
+        shared.acknowledge(block.epoch, &[block])
     }
 
     /// Sends every message that was handed out and not acknowledged, and every one that waits,
@@ -313,7 +331,7 @@ impl Session {
         if shared.mode == AcknowledgeMode::NoAcknowledge {
             return Err(SessionError::IllegalState("the broker keeps nothing of this session"));
         }
-        if !matches!(shared.transaction(), Ok(None)) {
+        if !matches!(shared.present_transaction(), Ok(None)) {
             return Err(SessionError::IllegalState("transactions are rolled back, not recovered"));
         }
         Ok(shared.recover()?)
@@ -336,7 +354,7 @@ impl Session {
         }
         shared.begin_close();
         let outcome = shared.finish_close();
-        self.owner.connection.forget_session(shared);
+        shared.core.unregister(shared);
         match outcome {
             // It is closed all the same.
             Err(RequestError::Connection(_)) => Ok(()),
@@ -351,11 +369,22 @@ impl Session {
     }
 }
 
+impl SessionShared {
+    /// Acknowledges what came over one link, as the application wishes.
+    fn acknowledge(&self, epoch: Epoch, blocks: &[Block]) -> Result<(), AcknowledgeError> {
+        match acks::acknowledge(&self.core, epoch, blocks, None, self.answer()) {
+            // They come again.
+            Err(RequestError::Interrupted { .. }) => Err(RequestError::Unacknowledged.into()),
+            outcome => Ok(outcome?),
+        }
+    }
+}
+
 impl SessionOwner {
     /// Ends the session without waiting for anybody.
     pub(super) fn abandon(&self) {
         self.shared.abandon();
-        self.connection.forget_session(&self.shared);
+        self.shared.core.unregister(&self.shared);
     }
 }
 

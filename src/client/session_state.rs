@@ -8,6 +8,7 @@ use super::{
     connection_consumer::Loaded,
     consumer::ConsumerShared,
     core::Core,
+    epoch::{Epoch, RemoteId},
     error::{RequestError, SessionError},
     links::{Command, ConsumerLink, SessionLink},
     listener::{self, Listener},
@@ -39,13 +40,13 @@ const UNLOADED: u32 = 3;
 #[derive(Debug)]
 pub(super) struct SessionShared {
     pub(super) core: Arc<Core>,
-    pub(super) id: i64,
+    pub(super) remote: RemoteId,
     pub(super) mode: AcknowledgeMode,
     pub(super) link: Arc<SessionLink>,
     /// Listeners on their way to the session's thread.
     pub(super) listeners: Inbox<Listener>,
-    /// The consumer whose listener runs now; 0 for none. In the session of a connection consumer,
-    /// the number of loads that are out.
+    /// Key of the consumer whose listener runs now; 0 for none. In the session of a connection
+    /// consumer, the number of loads that are out.
     pub(super) running: AtomicU64,
     /// Woken when a listener has returned.
     pub(super) returned: Signal,
@@ -54,6 +55,10 @@ pub(super) struct SessionShared {
     producers: Snapshot<Vec<Arc<ProducerShared>>>,
     /// The transaction that sends and acknowledgements belong to; 0 for none.
     pub(super) transaction: AtomicU64,
+    /// Something was sent or acknowledged in the transaction.
+    pub(super) touched: AtomicBool,
+    /// Work of the application was lost with a link, and it has not been told.
+    pub(super) lost_work: AtomicBool,
     /// Branches of distributed transactions that were begun here and are not settled.
     pub(super) branches: Snapshot<Vec<Branch>>,
     /// Lifetime of branches begun from now on, in milliseconds; 0 for none.
@@ -71,10 +76,11 @@ pub(super) struct SessionShared {
 }
 
 impl SessionShared {
-    pub(super) fn new(core: Arc<Core>, id: i64, mode: AcknowledgeMode) -> Self {
+    /// A session with this number on the link of `epoch`.
+    pub(super) fn new(core: Arc<Core>, id: i64, epoch: Epoch, mode: AcknowledgeMode) -> Self {
         Self {
             core,
-            id,
+            remote: RemoteId::new(id, epoch),
             mode,
             link: Arc::new(SessionLink::new(batch(mode))),
             listeners: Inbox::new(),
@@ -84,6 +90,8 @@ impl SessionShared {
             consumers: Snapshot::new(Vec::new()),
             producers: Snapshot::new(Vec::new()),
             transaction: AtomicU64::new(0),
+            touched: AtomicBool::new(false),
+            lost_work: AtomicBool::new(false),
             branches: Snapshot::new(Vec::new()),
             branch_lifetime: AtomicU64::new(0),
             loaded: Inbox::new(),
@@ -138,7 +146,55 @@ impl SessionShared {
     /// Whether messages may be handed out now.
     pub(super) fn may_deliver(&self) -> bool {
         // Acquire, both: pair with the stores that open them again.
-        self.core.started.load(Ordering::Acquire) && !self.recovering.load(Ordering::Acquire)
+        self.core.started.load(Ordering::Acquire)
+            && !self.recovering.load(Ordering::Acquire)
+            && self.core.epoch().is_up()
+    }
+
+    /// An error if work of the application was lost with a link: it must hear of that, and end the
+    /// transaction, or recover the session, before it goes on.
+    pub(super) fn check_work(&self) -> Result<(), RequestError> {
+        // Acquire: pairs with `lose_work`, which comes before the new link.
+        match self.lost_work.load(Ordering::Acquire) {
+            false => Ok(()),
+            true if self.mode == AcknowledgeMode::Client => Err(RequestError::Unacknowledged),
+            true => Err(RequestError::RolledBack),
+        }
+    }
+
+    /// The application is told of lost work; whether there was any. It begins again.
+    pub(super) fn admit_lost_work(&self) -> bool {
+        // AcqRel: one caller is told.
+        self.lost_work.swap(false, Ordering::AcqRel)
+    }
+
+    /// The link is lost, and with it what was not acknowledged or committed. Called while there is
+    /// no link.
+    pub(super) fn lose_work(&self) {
+        let unacknowledged = !self.link.acks.take_all().is_empty();
+        let in_branch = self.lose_branches();
+        // Relaxed: set before the packet went to a link that is gone, see `Present`.
+        let touched = self.touched.swap(false, Ordering::Relaxed);
+        let lost = match self.mode {
+            AcknowledgeMode::Client => unacknowledged,
+            AcknowledgeMode::Transacted => touched,
+            AcknowledgeMode::Auto => in_branch,
+            // Some may come twice; nobody was promised anything else.
+            AcknowledgeMode::DupsOk | AcknowledgeMode::NoAcknowledge => false,
+        };
+        if lost {
+            // Release: see `check_work`. Before the transaction goes: who misses that sees this.
+            self.lost_work.store(true, Ordering::Release);
+        }
+        if self.mode == AcknowledgeMode::Auto {
+            self.set_transaction(None);
+        }
+    }
+
+    /// Whether the session is closed, and the broker need not know it any more.
+    pub(super) fn is_finished(&self) -> bool {
+        // SeqCst: whoever finishes it looks at the epoch afterwards, see `Present`.
+        self.finished.load(Ordering::SeqCst)
     }
 
     /// An error if the session cannot make anything any more. Whoever closes it waits for its
@@ -175,15 +231,17 @@ impl SessionShared {
     }
 
     /// Acknowledges one message by itself, as automatic and transacted sessions do: in the
-    /// transaction that it was received in, if any.
+    /// transaction that it was received in, if any. Without one, a link that is lost meanwhile is
+    /// no error: the message may come again, and tells so.
     pub(super) fn acknowledge_one(
         &self,
         consumer: &ConsumerShared,
         packet: &Packet,
+        block: Block,
         transaction: Option<i64>,
     ) -> Result<(), RequestError> {
-        let block = Block::of(packet.header());
         if transaction.is_some() {
+            self.touch();
             // A rollback sends it back, even if the broker does not take the acknowledgement.
             self.link.acks.add(&self.core, block);
         }
@@ -191,7 +249,19 @@ impl SessionShared {
             Answer::Awaited if transaction.is_none() && consumer.is_lossy(packet) => Answer::None,
             answer => answer,
         };
-        acks::acknowledge(&self.core, &[block], transaction, answer)
+        match acks::acknowledge(&self.core, block.epoch, &[block], transaction, answer) {
+            Err(RequestError::Interrupted { .. }) if transaction.is_some() => {
+                Err(RequestError::RolledBack)
+            }
+            Err(RequestError::Interrupted { .. }) => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// Notes that the transaction is not empty.
+    pub(super) fn touch(&self) {
+        // Relaxed: before the packet goes to the link; see `lose_work`.
+        self.touched.store(true, Ordering::Relaxed);
     }
 
     /// Makes sure that a destination exists, unless it is another connection's temporary one.
@@ -215,6 +285,11 @@ impl SessionShared {
     pub(super) fn consumes(&self, destination: &Destination) -> bool {
         let consumers = self.consumers.load_full();
         consumers.iter().any(|consumer| consumer.destination == *destination)
+    }
+
+    /// The open producers.
+    pub(super) fn producers(&self) -> Arc<Vec<Arc<ProducerShared>>> {
+        self.producers.load_full()
     }
 
     /// The open consumers.
@@ -276,7 +351,7 @@ impl SessionShared {
             return Ok(());
         }
         self.link.signal.wake_all();
-        self.await_listener(Some(consumer.id));
+        self.await_listener(Some(consumer.link.key));
         self.forget_consumer(consumer);
         let result = self.delete_consumer(consumer);
         self.link.signal.wake_all();
@@ -285,12 +360,32 @@ impl SessionShared {
 
     fn delete_consumer(&self, consumer: &ConsumerShared) -> Result<(), RequestError> {
         self.link.acks.flush(&self.core);
-        let last = self.last_seen(consumer.id);
-        let deleted = self
-            .core
-            .request(PacketType::DELETE_CONSUMER, |packet| consumer.fill_delete(packet, last));
-        self.let_go(consumer.id, &consumer.link);
-        deleted.map(|_reply| ())
+        let remote = &consumer.link.remote;
+        let last = self.last_seen(remote.get());
+        let deleted = self.delete(remote, PacketType::DELETE_CONSUMER, |packet, id| {
+            consumer.fill_delete(packet, id, last)
+        });
+        self.let_go(&consumer.link);
+        deleted
+    }
+
+    /// Asks the broker to forget something that is marked as closed, unless it has gone with its
+    /// link already.
+    pub(super) fn delete(
+        &self,
+        remote: &RemoteId,
+        kind: PacketType,
+        fill: impl Fn(PacketBuilder, i64) -> PacketBuilder,
+    ) -> Result<(), RequestError> {
+        let (epoch, id) = remote.on();
+        if self.core.epoch() != epoch {
+            // Who restores the link sees that it is closed.
+            return self.core.check_alive().map_err(Into::into);
+        }
+        match self.core.request_on(epoch, kind, |packet| fill(packet, id)) {
+            Err(RequestError::Interrupted { .. }) => Ok(()),
+            deleted => deleted.map(drop),
+        }
     }
 
     /// Closes a consumer whose last handle is gone, without waiting for anybody.
@@ -303,16 +398,17 @@ impl SessionShared {
             return;
         }
         self.link.acks.flush(&self.core);
-        let last = self.last_seen(consumer.id);
-        let packet = consumer.fill_delete(PacketBuilder::new(PacketType::DELETE_CONSUMER), last);
-        self.core.submit(packet, Push::Now);
-        self.let_go(consumer.id, &consumer.link);
+        let (epoch, id) = consumer.link.remote.on();
+        let packet = PacketBuilder::new(PacketType::DELETE_CONSUMER);
+        let packet = consumer.fill_delete(packet, id, self.last_seen(id));
+        self.core.submit(epoch, packet, Push::Now);
+        self.let_go(&consumer.link);
     }
 
     /// Forgets what waits for a consumer or browser that nobody asks any more; the broker has it
     /// still, or takes it back by itself.
-    pub(super) fn let_go(&self, id: i64, link: &ConsumerLink) {
-        self.core.command(Command::RemoveConsumer(id));
+    pub(super) fn let_go(&self, link: &Arc<ConsumerLink>) {
+        self.core.command(Command::RemoveConsumer(Arc::clone(link)));
         let mut count = 0;
         while link.inbox.pop().is_some() {
             count += 1;
@@ -340,7 +436,7 @@ impl SessionShared {
 
     /// Waits until no listener runs, of this consumer or of any. Not from within one: it would
     /// wait for itself.
-    pub(super) fn await_listener(&self, consumer: Option<i64>) {
+    pub(super) fn await_listener(&self, consumer: Option<u64>) {
         if listening::in_session(self.key()) {
             return;
         }
@@ -350,7 +446,7 @@ impl SessionShared {
         let free = || {
             // Acquire: what the listener did comes before what follows here.
             let running = self.running.load(Ordering::Acquire);
-            running == 0 || consumer.is_some_and(|id| running != id.unsigned_abs())
+            running == 0 || consumer.is_some_and(|key| running != key)
         };
         while !free() {
             self.returned.sleep_unless(free, None);
@@ -385,8 +481,8 @@ impl SessionShared {
 
     /// Waits for the session's threads, then tells the broker in the order of the Java client.
     pub(super) fn finish_close(&self) -> Result<(), RequestError> {
-        // AcqRel: forbids that two callers both close.
-        if self.finished.swap(true, Ordering::AcqRel) {
+        // SeqCst: forbids that two callers both close; see also `is_finished`.
+        if self.finished.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
         self.join_threads();
@@ -405,25 +501,25 @@ impl SessionShared {
                 outcome = outcome.and(deleted);
             }
         }
-        let session = self.id;
-        let destroyed = self
-            .core
-            .request(PacketType::DESTROY_SESSION, |packet| packet.long("JMQSessionID", session));
-        outcome.and(destroyed).map(drop)
+        let destroyed = self.delete(&self.remote, PacketType::DESTROY_SESSION, |packet, id| {
+            packet.long("JMQSessionID", id)
+        });
+        outcome.and(destroyed)
     }
 
     /// Ends the session without waiting for anybody: its last handle is gone.
     pub(super) fn abandon(&self) {
-        // AcqRel: as in `finish_close`.
-        if self.finished.swap(true, Ordering::AcqRel) {
+        // SeqCst: as in `finish_close`.
+        if self.finished.swap(true, Ordering::SeqCst) {
             return;
         }
         self.begin_close();
         if self.core.lost().is_none() {
             self.link.acks.flush(&self.core);
             self.roll_back_for_good();
+            let (epoch, id) = self.remote.on();
             let packet = PacketBuilder::new(PacketType::DESTROY_SESSION);
-            self.core.submit(packet.long("JMQSessionID", self.id), Push::Now);
+            self.core.submit(epoch, packet.long("JMQSessionID", id), Push::Now);
             // The session's thread may be the reader; it is not waited for.
             self.core.nudge_reader();
         }
@@ -434,13 +530,13 @@ impl SessionShared {
         &self,
         producer: &Arc<ProducerShared>,
     ) -> Result<(), RequestError> {
-        let id = producer.id;
         self.forget_producer(producer);
-        let deleted = self
-            .core
-            .request(PacketType::DELETE_PRODUCER, |packet| packet.long("JMQProducerID", id));
-        self.core.command(Command::RemoveProducer(id));
-        deleted.map(|_reply| ())
+        let remote = &producer.link.remote;
+        let deleted = self.delete(remote, PacketType::DELETE_PRODUCER, |packet, id| {
+            packet.long("JMQProducerID", id)
+        });
+        self.core.command(Command::RemoveProducer(Arc::clone(&producer.link)));
+        deleted
     }
 
     /// Closes a producer whose last handle is gone, without waiting for the broker.
@@ -449,10 +545,11 @@ impl SessionShared {
             return;
         }
         self.forget_producer(producer);
-        self.core.command(Command::RemoveProducer(producer.id));
+        self.core.command(Command::RemoveProducer(Arc::clone(&producer.link)));
         if self.core.lost().is_none() {
+            let (epoch, id) = producer.link.remote.on();
             let packet = PacketBuilder::new(PacketType::DELETE_PRODUCER);
-            self.core.submit(packet.long("JMQProducerID", producer.id), Push::Now);
+            self.core.submit(epoch, packet.long("JMQProducerID", id), Push::Now);
         }
     }
 }

@@ -77,7 +77,6 @@ impl Walk {
     }
 
     /// The walk after the connection to the address at `lost` broke.
-    #[cfg_attr(not(test), expect(dead_code, reason = "reconnect is about to walk this way"))]
     pub(super) fn again(settings: &Settings, random: u64, lost: usize) -> Self {
         let mut walk = Self::new(settings, random);
         if let Some(at) = walk.order.iter().position(|stop| stop.address == lost) {

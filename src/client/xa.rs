@@ -17,6 +17,7 @@ use std::time::Duration;
 use super::{
     acks::Block,
     connection::Connection,
+    core::Core,
     error::{SessionError, XaError},
     session::{AcknowledgeMode, Session, SessionOwner},
     session_state::{SessionShared, read_id},
@@ -232,6 +233,10 @@ impl XaResource {
     /// [`XaError::Request`].
     pub fn end(&self, xid: &Xid, how: XaEnd) -> Result<(), XaError> {
         let shared = self.shared();
+        if shared.admit_lost_work() {
+            // The broker rolled back what was not prepared when the connection was lost.
+            return Err(XaError::UnknownBranch { xid: Box::new(*xid), cause: None });
+        }
         let before: &[State] = match how {
             XaEnd::Suspend => &[State::Active],
             XaEnd::Success | XaEnd::Fail => &[State::Active, State::Suspended],
@@ -309,11 +314,13 @@ impl XaResource {
     /// [`XaError::Request`].
     pub fn rollback(&self, xid: &Xid) -> Result<(), XaError> {
         let id = self.settled_id(xid)?;
+        let epoch = self.shared().core.await_link(PacketType::ROLLBACK_TRANSACTION)?;
         for session in self.sessions().iter() {
             let ours = |branch: &Branch| branch.state != State::Prepared && !session.is_closing();
             if let Some(branch) = session.find_branch(xid).filter(ours) {
-                session
-                    .while_handing_nothing_out(|| session.send_back(|| branch.seen, Some(id)))?;
+                session.while_handing_nothing_out(|| {
+                    session.send_back(epoch, || branch.seen, Some(id))
+                })?;
             }
         }
         // What else it received is no consumer's any more, or one's of another connection.
@@ -350,8 +357,9 @@ impl XaResource {
     #[must_use]
     pub fn is_same_rm(&self, other: &Self) -> bool {
         let (own, its) = (&self.shared().core, &other.shared().core);
-        let named = own.welcome.broker_session;
-        Arc::ptr_eq(own, its) || (named.is_some() && named == its.welcome.broker_session)
+        let of = |core: &Core| core.welcome(|welcome| welcome.broker_session);
+        let named = of(own);
+        Arc::ptr_eq(own, its) || (named.is_some() && named == of(its))
     }
 
     /// Sets how long a branch that this session begins from now on may be open before it is
@@ -396,7 +404,7 @@ impl XaResource {
 
     /// All sessions of this connection: any of them may have worked in a branch.
     fn sessions(&self) -> Arc<Vec<Arc<SessionShared>>> {
-        self.owner.connection.sessions()
+        self.shared().core.sessions.load_full()
     }
 
     fn remove_branch(&self, xid: &Xid) {
@@ -468,6 +476,17 @@ impl XaResource {
 }
 
 impl SessionShared {
+    /// Forgets the branches that went with a link, as all do that are not prepared; whether work
+    /// was going on in one.
+    pub(super) fn lose_branches(&self) -> bool {
+        let lost = |branch: &Branch| branch.state != State::Prepared;
+        let (before, _) = self.branches.update(|all| {
+            let kept = || all.iter().filter(|branch| !lost(branch)).cloned().collect();
+            all.iter().any(lost).then(kept)
+        });
+        before.iter().any(|branch| branch.state == State::Active)
+    }
+
     fn find_branch(&self, xid: &Xid) -> Option<Branch> {
         self.branches.read(|all| all.iter().find(|branch| branch.xid == *xid).cloned())
     }

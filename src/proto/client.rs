@@ -16,7 +16,7 @@
 //! # Source
 //! The wire protocol, login and delivery.
 
-use std::{collections::VecDeque, io::ErrorKind};
+use std::{collections::VecDeque, io::ErrorKind, time::Duration};
 
 use crate::{
     proto::auth::{authenticate_body, basic_response, digest_response, stored_hash},
@@ -51,6 +51,8 @@ pub enum ConnectionError {
         reason: i32,
         /// The broker's words, or ours for the number.
         text: String,
+        /// The broker wants this client to stay away: the connection is not restored.
+        exit: bool,
     },
     /// The broker closed the connection without a goodbye. It may have been killed.
     #[error("the broker closed the connection without a goodbye")]
@@ -111,6 +113,15 @@ pub enum ConnectionError {
     /// User name or password do not fit into the login packet.
     #[error("user name or password is too long for the login")]
     Credentials,
+    /// The connection was lost, and no broker of its address list could take it up again.
+    #[error("the connection was lost and could not be restored in {attempts} attempts")]
+    NotRestored {
+        /// How many were made.
+        attempts: u32,
+        /// Why the last one failed.
+        #[source]
+        cause: Box<Self>,
+    },
     /// Nothing came from the broker in time after a ping.
     #[error("the broker did not answer a ping within {millis} ms (imqPingAckTimeout)")]
     PingTimeout {
@@ -139,6 +150,11 @@ pub struct Identity {
     pub flow_count: u32,
     /// Protocol level to ask for.
     pub level: i32,
+    /// The client comes back if the connection is lost: the broker keeps its temporary
+    /// destinations for a while, the longer the longer the client rests between attempts.
+    pub comes_back: Option<Duration>,
+    /// Of a client that has come back: the id of the connection that it lost.
+    pub lost_connection: Option<i64>,
 }
 
 /// What the broker told about itself and this connection.
@@ -155,6 +171,10 @@ pub struct Welcome {
     pub credit: Option<i32>,
     /// What tells this run of the broker from other brokers and runs, if it says so.
     pub broker_session: Option<i64>,
+    /// The broker belongs to a group whose members take over from one another.
+    pub takeover: bool,
+    /// Addresses of the brokers it knows, separated by commas.
+    pub brokers: String,
 }
 
 /// What a packet means to the connection.
@@ -186,6 +206,8 @@ pub enum ClientEvent {
         reason: i32,
         /// What it says.
         text: String,
+        /// It wants this client to stay away.
+        exit: bool,
     },
 }
 
@@ -227,8 +249,16 @@ impl ClientEnd {
             .string("JMQVersion", env!("CARGO_PKG_VERSION"))
             .string("JMQUserAgent", concat!("tidegate/", env!("CARGO_PKG_VERSION"), " (Rust)"))
             .int("JMQRBufferSize", count)
-            .boolean("JMQReconnectable", false)
+            .boolean("JMQReconnectable", identity.comes_back.is_some())
             .boolean("JMQHAClient", true);
+        let hello = match identity.comes_back.map(|rest| i64::try_from(rest.as_millis())) {
+            Some(Ok(millis)) if millis > 0 => hello.long("JMQInterval", millis),
+            _ => hello,
+        };
+        let hello = match identity.lost_connection {
+            Some(id) => hello.long("JMQConnectionID", id),
+            None => hello,
+        };
         Self { state: State::Hello, identity, welcome: None, transmit: VecDeque::from([hello]) }
     }
 
@@ -392,7 +422,11 @@ fn read_welcome(packet: &Packet) -> Result<Welcome, ConnectionError> {
     let version = table.string("JMQVersion").ok().flatten();
     let credit = table.int("JMQSize").map_err(&malformed)?;
     let broker_session = table.long("JMQBrokerSessionID").map_err(&malformed)?;
+    let takeover = table.boolean("JMQHA").ok().flatten().unwrap_or(false);
+    let brokers = table.string("JMQBrokerList").ok().flatten().unwrap_or_default().into_owned();
     Ok(Welcome {
+        takeover,
+        brokers,
         connection_id: id
             .ok_or_else(|| malformed(PropertyError::Missing { name: "JMQConnectionID" }))?,
         level,
@@ -419,7 +453,8 @@ fn goodbye(packet: &Packet) -> ClientEvent {
     let words = || GOODBYES.iter().find(|&&(number, _)| number == reason).map(|&(_, text)| text);
     let text = text.map(std::borrow::Cow::into_owned).filter(|text| !text.trim().is_empty());
     let text = text.unwrap_or_else(|| words().unwrap_or("no reason given").to_owned());
-    ClientEvent::Goodbye { reason, text }
+    let exit = table.and_then(|table| table.boolean("JMQExit").ok().flatten()).unwrap_or(false);
+    ClientEvent::Goodbye { reason, text, exit }
 }
 
 const GOODBYES: [(i32, &str); 10] = [

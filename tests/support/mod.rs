@@ -4,6 +4,7 @@
     clippy::unwrap_used,
     clippy::missing_panics_doc,
     clippy::disallowed_methods,
+    clippy::disallowed_types,
     unreachable_pub,
     reason = "each test uses its part, and may fail by panic"
 )]
@@ -12,6 +13,8 @@
 pub mod asking;
 #[cfg(all(feature = "broker", feature = "unstable-internals"))]
 pub mod raw;
+
+pub mod proxy;
 
 use std::net::SocketAddr;
 
