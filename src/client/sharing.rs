@@ -165,6 +165,7 @@ impl SharedConnections {
 
     /// Closes connections that no session uses, without waiting for the broker, and makes no new
     /// sessions from now on. Sessions there are go on; the last one of a connection closes it.
+    #[allow(clippy::must_use_candidate, reason = "it is called for what it does")]
     pub fn shutdown(&self) -> ShutdownReport {
         self.pool.shutdown()
     }
