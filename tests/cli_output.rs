@@ -59,6 +59,8 @@ impl Ground {
             "$T --version".into(),
             "$T receive --help".into(),
             format!("$T dump {capture}"),
+            "$T attributes".into(),
+            "$T attributes --json".into(),
             format!("echo hello | $T send other --address {address}"),
             format!("echo '{{}}' | $T send other --json --address {address}"),
             format!("$T receive q --timeout 500ms --address {address}"),

@@ -50,23 +50,41 @@ pub(super) enum Command {
     Demo(DemoArguments),
     /// Print captured packets as text
     Dump(DumpArguments),
+    /// Print the attributes of a client, what they are for and what they are set to
+    Attributes(AttributesArguments),
 }
 
 /// How to reach the broker.
 #[derive(Debug, Args)]
 pub(super) struct ConnectionArguments {
-    /// Address of the broker: mq://HOST:PORT/jms asks its port mapper,
-    /// mqtcp://HOST:PORT/jms goes to the service itself
-    #[arg(short, long, value_name = "ADDRESS", default_value = "mq://localhost:7676/jms")]
-    pub(super) address: String,
+    /// Addresses of brokers, with commas between them: mq://HOST:PORT/jms asks a port mapper,
+    /// mqtcp://HOST:PORT/jms goes to the service itself [default: mq://localhost:7676/jms]
+    #[arg(short, long, value_name = "ADDRESS")]
+    pub(super) address: Option<String>,
 
-    /// User to log in as
-    #[arg(long, value_name = "NAME", default_value = "guest")]
-    pub(super) user: String,
+    /// User to log in as [default: guest]
+    #[arg(long, value_name = "NAME")]
+    pub(super) user: Option<String>,
 
     /// Password; TIDEGATE_PASSWORD in the environment is not seen by other users [default: guest]
     #[arg(long, value_name = "PASSWORD")]
     pub(super) password: Option<String>,
+
+    #[command(flatten)]
+    pub(super) attributes: AttributeArguments,
+}
+
+/// Attributes of the client, beside those that have an option of their own.
+#[derive(Debug, Args)]
+pub(super) struct AttributeArguments {
+    /// Any attribute of the client, as in imqReconnectEnabled=true; can be given several times;
+    /// variables of these names are taken from the environment; `tidegate attributes` lists them
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(super) set: Vec<String>,
+
+    /// Java properties file with attributes of the client; what is said on the command line wins
+    #[arg(long, value_name = "FILE")]
+    pub(super) properties: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -306,6 +324,36 @@ and time where they are known, then the packet with its properties and body.")]
 pub(super) struct DumpArguments {
     /// File to read; - is standard input
     pub(super) file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tidegate attributes
+  tidegate attributes imqReconnectEnabled imqAddressList
+  imqAckTimeout=5000 tidegate attributes --properties client.properties --json
+
+Prints each attribute with its value, its default and what it takes; * marks a
+value other than the default. A later source wins: the environment, where variables have
+exactly these names, then --properties, then --set. Other commands take the
+same, with two defaults of their own: they go through the addresses once
+(imqAddressListIterations), and wait for connections and answers as long as
+their --timeout says (imqSocketConnectTimeout, imqPortMapperSoTimeout,
+imqAckTimeout). Passwords are printed as ***.
+
+To a terminal the attributes are laid out for reading, elsewhere as a table.
+With --json there is one object a line.")]
+pub(super) struct AttributesArguments {
+    /// Print only these
+    #[arg(value_name = "NAME")]
+    pub(super) names: Vec<String>,
+
+    #[command(flatten)]
+    pub(super) attributes: AttributeArguments,
+
+    /// Print one JSON object for each attribute
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 /// Longest time that can be asked for: a year.

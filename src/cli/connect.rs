@@ -3,37 +3,83 @@
 use std::env;
 use std::time::Duration;
 
-use tidegate::client::{Connection, ConnectionFactory};
+use tidegate::client::{ConfigError, Connection, ConnectionFactory};
 use tidegate::message::Destination;
 
-use super::arguments::ConnectionArguments;
+use super::arguments::{AttributeArguments, ConnectionArguments};
 use super::failure::{Failure, with_causes};
+use super::output::complain;
 
 /// Where a password is looked for that should not stand on the command line.
 const PASSWORD_VARIABLE: &str = "TIDEGATE_PASSWORD";
 
-/// Logs in. `timeout` bounds each step of it, and every answer of the broker afterwards.
-pub(super) fn connect(
+/// A factory as the arguments, a properties file and the environment say. `timeout` bounds each
+/// step of a login, and every answer of the broker afterwards, unless an attribute says otherwise.
+pub(super) fn factory(
     arguments: &ConnectionArguments,
     timeout: Duration,
-    attributes: &[(&str, &str)],
-) -> Result<Connection, Failure> {
-    let password = password(arguments.password.as_deref(), "guest");
-    let milliseconds = milliseconds(timeout).to_string();
-    let mut factory = ConnectionFactory::new();
-    let own = [
-        ("imqAddressList", arguments.address.as_str()),
+) -> Result<ConnectionFactory, Failure> {
+    let mut factory = impatient(timeout);
+    load(&mut factory, &arguments.attributes)?;
+    let password = arguments.password.clone().or_else(|| env::var(PASSWORD_VARIABLE).ok());
+    let options = [
+        ("imqAddressList", &arguments.address),
         ("imqDefaultUsername", &arguments.user),
         ("imqDefaultPassword", &password),
-        ("imqSocketConnectTimeout", &milliseconds),
-        ("imqPortMapperSoTimeout", &milliseconds),
-        ("imqAckTimeout", &milliseconds),
     ];
-    for (name, value) in own.iter().chain(attributes) {
-        factory.set_attribute(name, value).map_err(|error| Failure::Usage(with_causes(&error)))?;
+    for (name, value) in options {
+        if let Some(value) = value {
+            factory.set_attribute(name, value).map_err(usage)?;
+        }
     }
-    let what = format!("cannot connect to {}", arguments.address);
-    factory.create_connection().map_err(|error| Failure::new(&what, &error))
+    set(&mut factory, &arguments.attributes)?;
+    for (attribute, why) in factory.attributes_without_effect() {
+        complain(&format!("tidegate: {} has no effect: {why}", attribute.name()));
+    }
+    Ok(factory)
+}
+
+/// A factory that tries every address once: whether a broker is there is a question too.
+pub(super) fn impatient(timeout: Duration) -> ConnectionFactory {
+    let timeout = Some(timeout.max(Duration::from_millis(1)));
+    let mut factory = ConnectionFactory::new();
+    factory
+        .address_list_iterations(Some(1))
+        .socket_connect_timeout(timeout)
+        .port_mapper_timeout(timeout)
+        .ack_timeout(timeout);
+    factory
+}
+
+/// Sets what the environment and a properties file say.
+pub(super) fn load(
+    factory: &mut ConnectionFactory,
+    arguments: &AttributeArguments,
+) -> Result<(), Failure> {
+    factory.load_environment().map_err(usage)?;
+    if let Some(path) = &arguments.properties {
+        factory.load_properties(path).map_err(usage)?;
+    }
+    Ok(())
+}
+
+/// Sets what `--set` says.
+pub(super) fn set(
+    factory: &mut ConnectionFactory,
+    arguments: &AttributeArguments,
+) -> Result<(), Failure> {
+    for assignment in &arguments.set {
+        let Some((name, value)) = assignment.split_once('=') else {
+            return Err(Failure::Usage(format!("--set {assignment}: it takes NAME=VALUE")));
+        };
+        factory.set_attribute(name, value).map_err(usage)?;
+    }
+    Ok(())
+}
+
+/// Logs in.
+pub(super) fn connect(factory: &ConnectionFactory) -> Result<Connection, Failure> {
+    factory.create_connection().map_err(|error| Failure::new("cannot connect", &error))
 }
 
 /// The password given, that of the environment, or this one.
@@ -47,8 +93,7 @@ pub(super) fn queue(name: &str) -> Result<Destination, Failure> {
     Destination::queue(name).map_err(|error| Failure::Usage(with_causes(&error)))
 }
 
-/// A duration as the client's attributes have it: at least one, as zero means for ever.
-fn milliseconds(time: Duration) -> u128 {
-    // Attributes are 32-bit numbers.
-    time.as_millis().clamp(1, i32::MAX.unsigned_abs().into())
+/// An attribute that is refused is the user's mistake.
+pub(super) fn usage(error: ConfigError) -> Failure {
+    Failure::Usage(with_causes(&error))
 }

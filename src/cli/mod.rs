@@ -6,6 +6,7 @@
 
 mod admin;
 mod arguments;
+mod attributes;
 mod broker;
 mod connect;
 mod demo;
@@ -64,6 +65,7 @@ fn dispatch(
             Command::Admin(arguments) => admin::run(&arguments, output),
             Command::Demo(arguments) => demo::run(&arguments, output),
             Command::Dump(arguments) => dump::run(&arguments, output),
+            Command::Attributes(arguments) => attributes::run(&arguments, output),
         },
         Err(answer) => {
             let colour =

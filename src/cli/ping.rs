@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::arguments::PingArguments;
-use super::connect::connect;
+use super::connect::{connect, factory};
 use super::failure::Failure;
 use super::interrupt::Interrupt;
 use super::output::Output;
@@ -14,8 +14,9 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Measures and prints.
 pub(super) fn run(arguments: &PingArguments, output: &mut Output) -> Result<(), Failure> {
-    let address = &arguments.connection.address;
-    let connect = || connect(&arguments.connection, arguments.timeout, &[]);
+    let factory = factory(&arguments.connection, arguments.timeout)?;
+    let address = factory.addresses().join(",");
+    let connect = || connect(&factory);
     let mut round_trips = RoundTrips::new(connect, arguments.size, arguments.timeout)?;
     output.foreign_line(&format!("ping {address}, {} bytes", arguments.size))?;
     output.flush()?;

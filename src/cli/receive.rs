@@ -6,7 +6,7 @@ use tidegate::client::{AcknowledgeMode, Consumer, ConsumerOptions, Session};
 use tidegate::message::{Body, Message};
 
 use super::arguments::ReceiveArguments;
-use super::connect::{connect, queue};
+use super::connect::{connect, factory, queue};
 use super::failure::Failure;
 use super::output::Output;
 use super::record;
@@ -21,7 +21,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 pub(super) fn run(arguments: &ReceiveArguments, output: &mut Output) -> Result<(), Failure> {
     let destination = queue(&arguments.queue)?;
     let limit = arguments.timeout.unwrap_or(ANSWER_LIMIT).max(Duration::from_secs(1));
-    let connection = connect(&arguments.connection, limit, &[])?;
+    let connection = connect(&factory(&arguments.connection, limit)?)?;
     // A message is acknowledged once it is written, not before.
     let session = connection
         .create_session(AcknowledgeMode::Client)

@@ -10,7 +10,7 @@ use tidegate::client::{AcknowledgeMode, Producer};
 use tidegate::message::{DeliveryMode, Message};
 
 use super::arguments::SendArguments;
-use super::connect::{connect, queue};
+use super::connect::{connect, factory, queue};
 use super::failure::{Failure, with_causes};
 use super::output::{Output, complain};
 use super::record::{self, Outgoing};
@@ -21,13 +21,14 @@ const MESSAGE_BYTES_MAX: u64 = 64 << 20;
 /// Sends what the arguments say and reports how many messages that were.
 pub(super) fn run(arguments: &SendArguments, output: &mut Output) -> Result<(), Failure> {
     let destination = queue(&arguments.queue)?;
+    let factory = factory(&arguments.connection, arguments.timeout)?;
     // Before connecting: a file that is not there is no reason to log in.
     let whole = match &arguments.file {
         Some(path) => Some(read_file(path)?),
         None if arguments.whole => Some(read_whole(io::stdin().lock(), "standard input")?),
         None => None,
     };
-    let connection = connect(&arguments.connection, arguments.timeout, &[])?;
+    let connection = connect(&factory)?;
     let session = connection
         .create_session(AcknowledgeMode::Auto)
         .map_err(|error| Failure::new("cannot create a session", &error))?;

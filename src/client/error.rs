@@ -63,7 +63,7 @@ pub enum ConfigError {
 #[non_exhaustive]
 pub enum ConnectError {
     /// Every address was tried as often as the settings say. The last failure is the cause.
-    #[error("no broker could be reached at {addresses} ({attempts} attempts)")]
+    #[error("no broker could be reached at {addresses} ({attempts} {})", attempts_word(*.attempts))]
     Unreachable {
         /// The addresses tried.
         addresses: String,
@@ -82,6 +82,10 @@ pub enum ConnectError {
         #[source]
         cause: ConnectionError,
     },
+}
+
+const fn attempts_word(attempts: u32) -> &'static str {
+    if attempts == 1 { "attempt" } else { "attempts" }
 }
 
 /// One attempt to connect failed.

@@ -92,6 +92,19 @@ impl ConnectionFactory {
         self.settings.get(name)
     }
 
+    /// Whether an attribute has another value than that of the factory's profile.
+    #[must_use]
+    pub fn is_attribute_changed(&self, name: &str) -> bool {
+        self.settings.is_changed(name)
+    }
+
+    /// The addresses that are tried, in full and in the order of the list: those of
+    /// `imqAddressList`, or the one that the attributes of version 3.0 make.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<String> {
+        self.settings.address_list().iter().map(ToString::to_string).collect()
+    }
+
     /// Attributes that are set and have no effect, each with the reason: those of version 3.0 once
     /// there is a list of addresses, and those for TLS, which this build does not include.
     #[must_use]

@@ -37,6 +37,11 @@ fn plain(command: &mut Command) {
     for name in ["NO_COLOR", "COLUMNS", "TIDEGATE_PASSWORD", "CLICOLOR_FORCE"] {
         command.env_remove(name);
     }
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("imq") {
+            command.env_remove(name);
+        }
+    }
     command.env("TERM", "xterm").env("RUST_BACKTRACE", "1");
 }
 

@@ -8,8 +8,7 @@ use tidegate::message::{Body, DeliveryMode, DestinationKind, Message};
 use tidegate::wire::Value;
 use tidegate::wire::java::{JavaDocument, JavaObject, TableClass, decode_object, encode_object};
 
-use crate::cli::arguments::ConnectionArguments;
-use crate::cli::connect::{connect, password, queue};
+use crate::cli::connect::{connect, impatient, password, queue, usage};
 use crate::cli::failure::{Failure, with_causes};
 
 use super::arguments::AdminArguments;
@@ -63,14 +62,12 @@ pub(super) struct Administration {
 impl Administration {
     /// Logs in.
     pub(super) fn connect(arguments: &AdminArguments) -> Result<Self, Failure> {
-        let login = ConnectionArguments {
-            address: arguments.address.clone(),
-            user: arguments.user.clone(),
-            password: Some(password(arguments.password.as_deref(), "admin")),
-        };
         let timeout = arguments.timeout;
-        // Whether the broker is there is a question too: no waiting for one to come.
-        let connection = connect(&login, timeout, &[("imqAddressListIterations", "1")])?;
+        let mut factory = impatient(timeout);
+        let password = password(arguments.password.as_deref(), "admin");
+        factory.address_list(&arguments.address).map_err(usage)?;
+        factory.credentials(&arguments.user, &password).map_err(usage)?;
+        let connection = connect(&factory)?;
         let failed = |error| Failure::new("cannot ask the broker's administration", &error);
         let entrance = queue(ADMIN_QUEUE)?;
         let session = connection.create_session(AcknowledgeMode::DupsOk).map_err(failed)?;

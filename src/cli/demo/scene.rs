@@ -16,8 +16,8 @@ use tidegate::client::{AcknowledgeMode, Connection, Consumer, Producer};
 use tidegate::message::{DeliveryMode, Message};
 
 use super::report::{Look, Seen, Totals};
-use crate::cli::arguments::{ConnectionArguments, DemoArguments};
-use crate::cli::connect::{connect, queue};
+use crate::cli::arguments::DemoArguments;
+use crate::cli::connect::{connect, impatient, queue};
 use crate::cli::failure::{Failure, with_causes};
 use crate::cli::round_trip::{RoundTrips, Times};
 
@@ -73,14 +73,13 @@ impl Scene {
             config.set(name, "127.0.0.1:0").map_err(|error| failed(&error))?;
         }
         let broker = Broker::start(config).map_err(|error| failed(&error))?;
-        let at = ConnectionArguments {
-            address: format!("mqtcp://{}/jms", broker.jms_address()),
-            user: "guest".into(),
-            password: Some("guest".into()),
-        };
-        let window = arguments.window.to_string();
-        let attributes = [("imqConsumerFlowLimit", window.as_str())];
-        let open = || connect(&at, ANSWER_LIMIT, &attributes);
+        let mut factory = impatient(ANSWER_LIMIT);
+        let address = format!("mqtcp://{}/jms", broker.jms_address());
+        factory
+            .address_list(&address)
+            .and_then(|factory| factory.consumer_flow_limit(arguments.window))
+            .map_err(|error| failed(&error))?;
+        let open = || connect(&factory);
         let round_trips = RoundTrips::new(open, BODY_BYTES, ANSWER_LIMIT)?;
 
         let (slow_connection, slow) = consumer(open()?)?;

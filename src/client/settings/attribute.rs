@@ -69,7 +69,7 @@ pub(super) enum Field {
     /// What takes a few words, or is checked as a whole.
     Special {
         allowed: &'static str,
-        /// The reason of a refusal, where there is more to say than what is allowed.
+        /// The error says why, where there is more to say than what is allowed.
         set: fn(&mut Settings, &str) -> Result<(), Option<String>>,
         show: fn(&Settings) -> String,
     },
@@ -230,7 +230,9 @@ impl Attribute {
             Field::Special { set, .. } => {
                 self.check_len(value)?;
                 set(settings, value.trim()).map_err(|reason| match reason {
-                    Some(reason) => SettingError::new(name, value, reason),
+                    Some(reason) => {
+                        SettingError::new(name, value, format!("{}: {reason}", self.allowed()))
+                    }
                     None => self.refuse(value),
                 })?;
             }

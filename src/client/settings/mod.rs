@@ -182,6 +182,11 @@ impl Settings {
         Ok(find(name)?.show(self))
     }
 
+    /// Whether there is such an attribute, and its value is another than that of the profile.
+    pub(super) fn is_changed(&self, name: &str) -> bool {
+        find(name).is_ok_and(|attribute| attribute.is_changed(self))
+    }
+
     /// The addresses to try, one at least.
     pub(super) fn address_list(&self) -> Vec<Address> {
         if self.addresses.is_empty() {
