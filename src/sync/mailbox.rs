@@ -66,8 +66,8 @@ impl<T, W: Wake> Mailbox<T, W> {
     }
 
     fn clear(&self) {
-        while let Some(mail) = self.inbox.pop() {
-            drop(mail);
+        while !self.inbox.is_empty() {
+            drop(self.inbox.pop());
         }
     }
 
