@@ -19,7 +19,7 @@ use tidegate::{
     broker::Broker,
     client::{
         AcknowledgeMode, AttemptError, ConfigError, ConnectError, Connection, ConnectionError,
-        ConnectionFactory, Profile, RequestError, SessionError,
+        ConnectionFactory, ConnectionType, Profile, RequestError, SessionError,
     },
     message::{DeliveryMode, Destination, DestinationKind, Message},
     wire::{Flags, Packet, PacketType},
@@ -147,6 +147,40 @@ fn attributes_show_in_the_packets() {
     }
     let in_transaction = life(AcknowledgeMode::Transacted, &[("imqSetJMSXProducerTXID", "true")]);
     assert_eq!(transaction(&in_transaction), "7");
+}
+
+#[test]
+fn ack_on_acknowledge_decides_whether_a_receiver_waits() {
+    let (q, t) = (queue("q"), Destination::topic("t").unwrap());
+    for (setting, from, waits) in [
+        ("", &q, true),
+        ("true", &q, true),
+        ("false", &q, false),
+        // Nothing that outlives the consumer is at stake.
+        ("", &t, false),
+        ("true", &t, true),
+        ("false", &t, false),
+    ] {
+        let script = Scripted::start(move |peer| {
+            peer.login();
+            peer.serve_until(PacketType::START);
+            peer.deliver(peer.consumers[0], "x", Flags::empty());
+            let acknowledgement = peer.serve_until(PacketType::ACKNOWLEDGE);
+            let flags = acknowledgement.header().flags;
+            assert_eq!(flags.contains(Flags::ACKNOWLEDGE), waits, "{setting}");
+            peer.answer(&acknowledgement);
+            peer.serve_to_the_end();
+        });
+        let mut factory = script.factory();
+        factory.set_attribute("imqAckOnAcknowledge", setting).unwrap();
+        let connection = factory.create_connection().unwrap();
+        let session = connection.create_session(AcknowledgeMode::Auto).unwrap();
+        let consumer = session.create_consumer(from).unwrap();
+        connection.start().unwrap();
+        assert!(consumer.receive_timeout(DEADLINE).unwrap().is_some());
+        connection.close().unwrap();
+        script.join();
+    }
 }
 
 #[test]
@@ -331,6 +365,21 @@ fn the_attributes_of_version_3_0_lead_to_the_broker_and_a_list_of_addresses_over
     let ignored: Vec<_> =
         factory.attributes_without_effect().into_iter().map(|(one, _)| one.name()).collect();
     assert_eq!(ignored, ["imqBrokerHostName", "imqBrokerHostPort", "imqBrokerServicePort"]);
+}
+
+#[test]
+fn the_direct_type_names_the_call_that_reaches_a_broker_of_this_process() {
+    let broker = broker(1);
+    let mut factory = ConnectionFactory::new();
+    factory.connection_type(ConnectionType::Direct).unwrap();
+    let error = factory.create_connection().unwrap_err();
+    let ConnectError::Unreachable { attempts: 1, last: last @ AttemptError::SameProcess, .. } =
+        error
+    else {
+        panic!("{error:?}")
+    };
+    assert!(last.to_string().contains("create_connection_in_process"), "{last}");
+    factory.create_connection_in_process(&broker.in_process()).unwrap().close().unwrap();
 }
 
 #[test]

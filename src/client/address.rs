@@ -53,7 +53,7 @@ pub(super) enum Way {
 }
 
 impl Address {
-    /// The broker in this process, for which no text stands in a list.
+    /// The broker in this process, which no text can name.
     pub(super) fn same_process() -> Self {
         let host = DEFAULT_HOST.to_owned();
         Self { host, port: 0, way: Way::SameProcess, trusts_host: None, over_tls: false }
@@ -62,7 +62,7 @@ impl Address {
     /// What this build would need to use the address; `None` if it can.
     pub(super) fn missing(&self) -> Option<&'static str> {
         match (&self.way, self.over_tls) {
-            (Way::SameProcess, _) => Some("a broker in the same process"),
+            (Way::SameProcess, _) => Some("the broker itself"),
             (Way::WebSocket { .. }, false) => Some("WebSocket"),
             (Way::WebSocket { .. }, true) => Some("WebSocket over TLS"),
             (Way::Tunnel { .. }, false) => Some("the HTTP tunnel"),

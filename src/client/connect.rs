@@ -96,6 +96,9 @@ pub(super) fn attempt(
     settings: &Settings,
     caller: &Caller,
 ) -> Result<LoggedIn, AttemptError> {
+    if address.way == Way::SameProcess {
+        return Err(AttemptError::SameProcess);
+    }
     if let Some(missing) = address.missing() {
         return Err(AttemptError::NotIncluded { address: address.to_string(), missing });
     }

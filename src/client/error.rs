@@ -127,6 +127,13 @@ pub enum AttemptError {
         /// The transport: "TLS", "WebSocket", "WebSocket over TLS", "the HTTP tunnel", …
         missing: &'static str,
     },
+    /// `imqConnectionType` is `Direct`: the broker of this process is reached by
+    /// [`create_connection_in_process`](super::ConnectionFactory::create_connection_in_process).
+    #[error(
+        "with imqConnectionType Direct, connect by create_connection_in_process, which takes the \
+         broker"
+    )]
+    SameProcess,
     /// The login failed.
     #[error("login at {place} failed")]
     Login {

@@ -12,6 +12,7 @@
 //! | many handlers for one destination | [`Connection::create_connection_consumer`], [`ServerSessions`] |
 //! | many sessions over few connections | [`SharedConnections`] |
 //! | a question and its answer | [`Requestor`], [`Session::create_temporary`] |
+//! | settings by name, from files and the environment | [`ConnectionFactory::attributes`], [`ConnectionFactory::load_properties`] |
 //! | sending without waiting | [`Producer::send_async`] |
 //!
 //! What is not obvious:

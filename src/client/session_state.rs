@@ -246,7 +246,13 @@ impl SessionShared {
             self.link.acks.add(&self.core, block);
         }
         let answer = match self.answer() {
-            Answer::Awaited if transaction.is_none() && consumer.is_lossy(packet) => Answer::None,
+            Answer::Awaited
+                if transaction.is_none()
+                    && self.core.settings.ack_on_acknowledge.is_none()
+                    && consumer.is_lossy(packet) =>
+            {
+                Answer::None
+            }
             answer => answer,
         };
         match acks::acknowledge(&self.core, block.epoch, &[block], transaction, answer) {

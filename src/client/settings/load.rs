@@ -3,6 +3,7 @@
 use std::{
     ffi::{OsStr, OsString},
     fs::File,
+    io::Read as _,
     path::Path,
 };
 
@@ -11,6 +12,9 @@ use java_properties::{LineContent, PropertiesIter};
 use super::{Settings, find};
 use crate::{client::error::ConfigError, setting::SettingError};
 
+/// Largest properties file, in bytes; far more than all attributes take.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
 /// Sets what stands in a file of Java properties, in its order; nothing if one is refused.
 pub(in crate::client) fn from_properties(
     settings: &Settings,
@@ -18,9 +22,20 @@ pub(in crate::client) fn from_properties(
 ) -> Result<Settings, ConfigError> {
     let name = || path.display().to_string();
     let unreadable = |reason: String| ConfigError::File { path: name(), reason };
-    let file = File::open(path).map_err(|error| unreadable(error.to_string()))?;
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+        .map_err(|error| unreadable(error.to_string()))?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(unreadable(format!("it has more than {FILE_BYTES_MAX} bytes")));
+    }
     let mut settings = settings.clone();
-    for line in PropertiesIter::new(file) {
+    // Some editors save such files in UTF-8, and put a mark before it.
+    let (text, encoding) = match bytes.strip_prefix(b"\xEF\xBB\xBF") {
+        Some(text) => (text, encoding_rs::UTF_8),
+        None => (&*bytes, encoding_rs::WINDOWS_1252),
+    };
+    for line in PropertiesIter::new_with_encoding(text, encoding) {
         let line = line.map_err(|error| match error.line_number() {
             Some(line) => unreadable(format!("line {line}: {error}")),
             None => unreadable(error.to_string()),
@@ -105,6 +120,29 @@ mod tests {
         assert_eq!(hosts, ["a", "b"]);
         assert_eq!((settings.user.as_str(), settings.password.as_str()), ("näme", "päss"));
         assert_eq!(settings.get("imqAckTimeout").unwrap(), "500");
+    }
+
+    #[test]
+    fn blanks_line_ends_and_a_mark_at_the_beginning_do_not_matter() {
+        let text = "\u{feff}imqReconnectEnabled = true \r\nimqAckTimeout=250\t\r\n\
+                    imqAddressListBehavior= RANDOM \r\nimqDefaultUsername=näme 🌊\r\n";
+        let settings = loaded(text.as_bytes()).unwrap();
+        for (name, value) in [
+            ("imqReconnectEnabled", "true"),
+            ("imqAckTimeout", "250"),
+            ("imqAddressListBehavior", "RANDOM"),
+            ("imqDefaultUsername", "näme 🌊"),
+        ] {
+            assert_eq!(settings.get(name).unwrap(), value);
+        }
+        let error = loaded(b"imqReconnectEnabled=\n").unwrap_err();
+        assert!(error.contains("line 1") && error.contains("true or false"), "{error}");
+    }
+
+    #[test]
+    fn a_file_without_end_is_refused() {
+        let error = from_properties(&Settings::default(), "/dev/zero".as_ref()).unwrap_err();
+        assert!(error.to_string().contains("more than 1048576 bytes"), "{error}");
     }
 
     #[test]

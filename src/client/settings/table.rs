@@ -315,8 +315,8 @@ pub(super) static ATTRIBUTES: [Attribute; 54] = [
         STRING,
         "",
         Choice(|s| &mut s.ack_on_acknowledge),
-        "whether acknowledgements wait for the broker's word; unless false, all but those of \
-         dups-ok sessions do",
+        "whether acknowledgements wait for the broker's word; those of dups-ok sessions never \
+         do; unset, those of non-persistent messages of a plain topic consumer do not",
     )
     .of(FLOW),
     Attribute::new(
