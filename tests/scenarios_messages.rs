@@ -13,8 +13,10 @@ use scenario::{
     wait_until,
 };
 use tidegate::{
-    client::{AcknowledgeMode, ConnectError, ConnectionError, ConnectionFactory, ReceiveError},
-    message::{Body, DeliveryMode, MapBody, Message, StreamItem},
+    client::{
+        AcknowledgeMode, ConnectError, ConnectionError, ConnectionFactory, ReceiveError, SendCause,
+    },
+    message::{Body, DeliveryMode, MapBody, Message, MessageError, StreamItem},
     wire::Status,
 };
 
@@ -294,7 +296,41 @@ fn a_delayed_message_comes_when_it_is_due() {
     let message = next(&consumer);
     assert_eq!(text(&message), "later");
     assert!(sent.elapsed() >= Duration::from_millis(390), "{:?}", sent.elapsed());
-    assert_eq!(message.delivery_time().unwrap() - message.timestamp().unwrap(), 400);
+    // It was stamped when it was written, a moment after its times were set.
+    let delay = message.delivery_time().unwrap() - message.timestamp().unwrap();
+    assert!((300..=400).contains(&delay), "{delay}");
+    connection.close().unwrap();
+}
+
+#[test]
+fn a_time_to_live_counts_from_the_send_on_and_must_be_longer_than_the_delay() {
+    let stage = Stage::new();
+    let connection = stage.connect();
+    let session = session(&connection, AUTO);
+    let queue = queue("cap.q.delay.ttl");
+    let consumer = session.create_consumer(&queue).unwrap();
+    connection.start().unwrap();
+    let mut producer = session.create_producer(&queue).unwrap();
+    producer.set_delivery_delay(Some(Duration::from_millis(50)));
+    for (time_to_live, fits) in [(20, false), (50, false), (60_000, true)] {
+        producer.set_time_to_live(Some(Duration::from_millis(time_to_live)));
+        let sent = producer.send(Message::text(time_to_live.to_string()));
+        assert_eq!(sent.is_ok(), fits, "{sent:?}");
+        if let Err(error) = sent {
+            let cause = error.cause();
+            let told = SendCause::Message(MessageError::ExpiresUndelivered {
+                time_to_live: Duration::from_millis(time_to_live),
+                delay: Duration::from_millis(50),
+            });
+            assert_eq!(cause.to_string(), told.to_string());
+            assert_eq!(text(&error.into_inner()), time_to_live.to_string());
+        }
+    }
+    let message = next(&consumer);
+    // It was stamped when it was written, a moment later.
+    let lives = message.expiration() - message.timestamp().unwrap();
+    assert!((59_000..=60_000).contains(&lives), "{lives}");
+    nothing(&consumer);
     connection.close().unwrap();
 }
 

@@ -14,8 +14,8 @@ use scenario::{
 };
 use tidegate::{
     client::{
-        AcknowledgeMode, AttemptError, ConnectError, Connection, Consumer, ReceiveError, Session,
-        XaCommit, XaEnd, XaError, XaStart, XaVote, Xid,
+        AcknowledgeError, AcknowledgeMode, AttemptError, ConnectError, Connection, Consumer,
+        ReceiveError, Session, XaCommit, XaEnd, XaError, XaStart, XaVote, Xid,
     },
     message::{DeliveryMode, Destination, Message},
 };
@@ -113,6 +113,28 @@ fn one_message_is_acknowledged_and_the_others_come_again() {
     let consumer = session(&connection, AUTO).create_consumer(&queue).unwrap();
     assert_eq!(seen(&next(&consumer)), ("m0".to_owned(), 2));
     assert_eq!(seen(&next(&consumer)), ("m2".to_owned(), 2));
+    nothing(&consumer);
+    connection.close().unwrap();
+}
+
+#[test]
+fn everything_up_to_one_message_is_acknowledged_and_the_rest_comes_again() {
+    let stage = Stage::new();
+    let connection = stage.connect();
+    let queue = queue("cap.q.ack.upto");
+    send(&session(&connection, AUTO), &queue, 0..5, PERSISTENT);
+    let session = session(&connection, CLIENT);
+    let consumer = session.create_consumer(&queue).unwrap();
+    connection.start().unwrap();
+    let messages: Vec<_> = (0..5).map(|_| next(&consumer)).collect();
+    session.acknowledge_message(&messages[1]).unwrap();
+    session.acknowledge_up_to(&messages[2]).unwrap();
+    let again = session.acknowledge_up_to(&messages[2]);
+    assert!(matches!(again, Err(AcknowledgeError::UnknownMessage)), "{again:?}");
+    session.recover().unwrap();
+    for n in [3, 4] {
+        assert_eq!(seen(&next(&consumer)), (format!("m{n}"), 2));
+    }
     nothing(&consumer);
     connection.close().unwrap();
 }
@@ -319,6 +341,31 @@ fn after_recover_and_rollback_a_window_is_neither_lost_nor_doubled() {
             }
         }
         nothing(&consumer);
+        connection.close().unwrap();
+        is_empty(&stage, &queue);
+    }
+}
+
+#[test]
+fn a_consumer_that_is_closed_while_paused_leaves_its_window_to_the_next_one() {
+    let stage = Stage::new();
+    for mode in [CLIENT, TRANSACTED] {
+        let queue = queue(&format!("cap.q.window.closed.{mode:?}"));
+        let connection = stage.connect_with(&[("imqConsumerFlowLimit", "4")]);
+        send(&session(&connection, AUTO), &queue, 0..100, NON_PERSISTENT);
+        let session = session(&connection, mode);
+        connection.start().unwrap();
+        for n in (0..100).step_by(2) {
+            let consumer = session.create_consumer(&queue).unwrap();
+            // Two are taken, two more wait, so the broker has paused it.
+            assert_eq!(texts(&consumer, 2), numbered(n..n + 2));
+            wait_until("it is paused", || consumer.buffered() >= 2.min(98 - n));
+            match mode {
+                CLIENT => session.acknowledge().unwrap(),
+                _ => session.commit().unwrap(),
+            }
+            consumer.close().unwrap();
+        }
         connection.close().unwrap();
         is_empty(&stage, &queue);
     }

@@ -96,6 +96,15 @@ impl Acks {
         found
     }
 
+    /// Takes out everything up to one message of a consumer; nothing if that is not there.
+    pub(super) fn take_through(&self, consumer: i64, message: MessageId) -> Vec<Block> {
+        let mut all = self.take_all();
+        let is_last = |block: &Block| (block.consumer, block.message) == (consumer, message);
+        let count = all.iter().position(is_last).map_or(0, |place| place + 1);
+        self.put_back(all.split_off(count));
+        all
+    }
+
     /// Puts blocks back that were only looked at.
     pub(super) fn put_back(&self, blocks: Vec<Block>) {
         let count = blocks.len();

@@ -107,7 +107,8 @@ impl Producer {
     }
 
     /// Sets how long the broker keeps what is sent from now on before it delivers it, in whole
-    /// milliseconds. Default `None`, not at all.
+    /// milliseconds. Default `None`, not at all. A time to live counts from the send on: a message
+    /// whose time to live is not longer is refused when it is sent.
     pub fn set_delivery_delay(&mut self, delay: Option<Duration>) -> &mut Self {
         self.delivery_delay = delay.filter(|delay| !delay.is_zero());
         self
@@ -283,25 +284,32 @@ impl Producer {
         message.set_destination(target.shared.destination.clone());
         message.set_delivery_mode(headers.delivery_mode);
         message.set_priority(headers.priority)?;
-        self.set_times(headers.time_to_live, message);
-        Ok(())
+        Ok(self.set_times(headers.time_to_live, message)?)
     }
 
-    fn set_times(&self, time_to_live: Option<Duration>, message: &mut Message) {
+    fn set_times(
+        &self,
+        time_to_live: Option<Duration>,
+        message: &mut Message,
+    ) -> Result<(), MessageError> {
         let time_to_live = time_to_live.filter(|time| !time.is_zero());
         if time_to_live.is_none() && self.delivery_delay.is_none() {
             message.set_expiration(0);
             message.set_delivery_time(None);
-            return;
+            return Ok(());
+        }
+        if let (Some(time_to_live), Some(delay)) = (time_to_live, self.delivery_delay)
+            && time_to_live <= delay
+        {
+            return Err(MessageError::ExpiresUndelivered { time_to_live, delay });
         }
         let now = clock::wall_millis();
         let after = |time: Duration| {
             now.saturating_add(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
         };
-        let delay = self.delivery_delay.unwrap_or_default();
         message.set_delivery_time(self.delivery_delay.map(after));
-        // The time to live begins when the message may be delivered.
-        message.set_expiration(time_to_live.map_or(0, |time| after(time.saturating_add(delay))));
+        message.set_expiration(time_to_live.map_or(0, after));
+        Ok(())
     }
 }
 

@@ -320,6 +320,24 @@ impl Session {
         shared.acknowledge(block.epoch, &[block])
     }
 
+    /// Acknowledges one message and all that this session has handed out before it.
+    ///
+    /// # Errors
+    /// As [`acknowledge_message`](Self::acknowledge_message).
+    pub fn acknowledge_up_to(&self, message: &Message) -> Result<(), AcknowledgeError> {
+        let shared = &self.owner.shared;
+        if shared.mode != AcknowledgeMode::Client {
+            return Err(AcknowledgeError::IllegalState(
+                "some messages are acknowledged in sessions of mode Client",
+            ));
+        }
+        shared.check_work()?;
+        let id = message.id().ok_or(AcknowledgeError::UnknownMessage)?;
+        let blocks = shared.link.acks.take_through(message.consumer_id(), id);
+        let last = blocks.last().ok_or(AcknowledgeError::UnknownMessage)?;
+        shared.acknowledge(last.epoch, &blocks)
+    }
+
     /// Sends every message that was handed out and not acknowledged, and every one that waits,
     /// back to the broker: they come again, the former marked as redelivered.
     ///

@@ -1,5 +1,6 @@
 //! Property values as the type an application asks for.
 
+use super::number;
 use crate::wire::Value;
 
 /// A type that a property can be read as.
@@ -22,15 +23,18 @@ mod sealed {
 }
 use sealed::FromValue;
 
-macro_rules! whole_numbers {
-    ($($to:ty, $name:literal: $($from:ident)*;)*) => {$(
+macro_rules! numbers {
+    ($($to:ty, $name:literal, $spelt:expr, $($from:ident)*;)*) => {$(
         impl FromValue for $to {
             const NAME: &'static str = $name;
 
             fn from_value(value: &Value) -> Option<Self> {
                 match value {
                     $(Value::$from(number) => Some((*number).into()),)*
-                    Value::String(text) => text.parse().ok(),
+                    Value::String(text) => {
+                        let spelt: fn(&str) -> Option<Self> = $spelt;
+                        spelt(text)
+                    }
                     _ => None,
                 }
             }
@@ -38,13 +42,13 @@ macro_rules! whole_numbers {
         impl FromProperty for $to {}
     )*};
 }
-whole_numbers! {
-    i8, "byte": Byte;
-    i16, "short": Byte Short;
-    i32, "int": Byte Short Int;
-    i64, "long": Byte Short Int Long;
-    f32, "float": Float;
-    f64, "double": Float Double;
+numbers! {
+    i8, "byte", |text| text.parse().ok(), Byte;
+    i16, "short", |text| text.parse().ok(), Byte Short;
+    i32, "int", |text| text.parse().ok(), Byte Short Int;
+    i64, "long", |text| text.parse().ok(), Byte Short Int Long;
+    f32, "float", number::read, Float;
+    f64, "double", number::read, Float Double;
 }
 
 impl FromValue for bool {
@@ -71,9 +75,8 @@ impl FromValue for String {
             Value::Short(value) => value.to_string(),
             Value::Int(value) => value.to_string(),
             Value::Long(value) => value.to_string(),
-            // With a decimal point even if it is whole, as Java writes it.
-            Value::Float(value) => format!("{value:?}"),
-            Value::Double(value) => format!("{value:?}"),
+            Value::Float(value) => number::write(&format!("{value:e}"), (*value).into()),
+            Value::Double(value) => number::write(&format!("{value:e}"), *value),
             Value::String(text) => text.clone(),
             Value::Malformed(_) | Value::Object(_) => return None,
         })
@@ -107,6 +110,8 @@ mod tests {
         assert_eq!(bool::from_value(&text("TRUE")), Some(true));
         assert_eq!(bool::from_value(&text("yes")), Some(false));
         assert_eq!(String::from_value(&Value::Double(2.0)).as_deref(), Some("2.0"));
+        assert_eq!(String::from_value(&Value::Float(1.5e9)).as_deref(), Some("1.5E9"));
+        assert_eq!(f32::from_value(&text("inf")), None);
         assert_eq!(String::from_value(&Value::Boolean(false)).as_deref(), Some("false"));
     }
 }

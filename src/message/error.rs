@@ -1,5 +1,7 @@
 //! What can be wrong with a message, by operation.
 
+use std::time::Duration;
+
 use super::BodyKind;
 use crate::wire::{
     DecodeError, PacketType, PropertyError, java::JavaError, limits::MESSAGE_BYTES_MAX,
@@ -51,6 +53,17 @@ pub enum MessageError {
     Priority {
         /// The priority that was to be set.
         priority: u8,
+    },
+    /// It would expire before it may be delivered.
+    #[error(
+        "the time to live of {time_to_live:?} is over before the delivery delay of {delay:?}; it must \
+         be longer"
+    )]
+    ExpiresUndelivered {
+        /// The time to live.
+        time_to_live: Duration,
+        /// The delivery delay.
+        delay: Duration,
     },
     /// The message has no destination yet.
     #[error("the message has no destination")]

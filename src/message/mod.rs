@@ -4,8 +4,8 @@
 //! | --- | --- | --- |
 //! | text | [`Message::text`] | [`Message::body_text`] |
 //! | bytes | [`Message::bytes`] | [`Message::body_bytes`] |
-//! | map of named values | [`Message::map`] | [`Message::body`] |
-//! | stream of values | [`Message::stream`] | [`Message::body`] |
+//! | map of named values | [`Message::map`] | [`Message::body`], [`MapBody::value_as`] |
+//! | stream of values | [`Message::stream`] | [`Message::body`], [`StreamReader`] |
 //! | serialized Java object, not looked into | [`Message::object`] | [`Message::body_bytes`] |
 //! | none | [`Message::plain`] | – |
 //!
@@ -22,11 +22,14 @@ mod destination;
 pub mod dump;
 mod error;
 pub(crate) mod identifier;
+mod items;
 #[expect(clippy::module_inception, reason = "the file of the type the module is about")]
 mod message;
+mod number;
 
 pub use body::{Body, BodyKind, MapBody, StreamItem};
 pub use convert::FromProperty;
 pub use destination::{Destination, DestinationError, DestinationKind};
 pub use error::{BodyError, MessageError, ReadPropertyError};
+pub use items::{FromItem, ReadItemError, StreamReader};
 pub use message::{DeliveryMode, Message, Origin};
