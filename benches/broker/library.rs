@@ -9,7 +9,7 @@ use tidegate::{
 use crate::{
     duty::{self, Duty},
     stencil::{self, BODY_BYTES},
-    trip::take_times,
+    times::take_times,
 };
 
 /// What a side holds on to.

@@ -32,6 +32,8 @@ mod runs;
 mod serve;
 mod stencil;
 mod stream;
+#[allow(dead_code, reason = "the bench of the client uses the rest")]
+mod times;
 mod trip;
 
 use duty::Duty;

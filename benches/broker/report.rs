@@ -23,6 +23,20 @@ impl Goal {
     }
 }
 
+/// Runs each contender in each round, by turns.
+pub(crate) fn rounds<T, const N: usize>(
+    count: usize,
+    contenders: [&dyn Fn() -> T; N],
+) -> [Vec<T>; N] {
+    let mut runs = [const { Vec::new() }; N];
+    for _ in 0..count {
+        for (runs, contender) in runs.iter_mut().zip(contenders) {
+            runs.push(contender());
+        }
+    }
+    runs
+}
+
 /// Middle of several numbers; of two, the upper one.
 pub(crate) fn median(numbers: &[f64]) -> f64 {
     let mut sorted = numbers.to_vec();

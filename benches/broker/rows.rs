@@ -5,7 +5,7 @@ use crate::{
     plan::Plan,
     report::{
         Goal::{AtLeast, AtMost},
-        judge, median_of, verdict,
+        judge, median_of, rounds, verdict,
     },
     runs::{self, Clients, Middle, Rate, Trip},
 };
@@ -44,17 +44,6 @@ pub(crate) fn run(plan: &Plan) {
     }
 }
 
-/// Runs each contender in each round, by turns.
-fn rounds<T, const N: usize>(plan: &Plan, contenders: [&dyn Fn() -> T; N]) -> [Vec<T>; N] {
-    let mut runs = [const { Vec::new() }; N];
-    for _ in 0..plan.rounds {
-        for (runs, contender) in runs.iter_mut().zip(contenders) {
-            runs.push(contender());
-        }
-    }
-    runs
-}
-
 fn print_rates(contenders: &[(&str, &[Rate])]) {
     for (name, runs) in contenders {
         let rate = median_of(runs, |run| run.per_second) / 1e3;
@@ -71,7 +60,7 @@ fn rate(run: &Rate) -> f64 {
 fn pair(plan: &Plan, clients: Clients) {
     let through = |middle| move || runs::stream(plan, middle, clients, 1);
     let [relay, one, two] = rounds(
-        plan,
+        plan.rounds,
         [&through(Middle::Relay), &through(Middle::Broker(1)), &through(Middle::Broker(2))],
     );
     let name = if clients == Clients::Lean { "lean clients" } else { "the library's client" };
@@ -86,7 +75,8 @@ fn pair(plan: &Plan, clients: Clients) {
 
 /// Each message acknowledged, and that answered, before the next.
 fn auto(plan: &Plan) {
-    let [bare, ours] = rounds(plan, [&|| runs::answered(plan), &|| runs::acknowledged(plan)]);
+    let [bare, ours] =
+        rounds(plan.rounds, [&|| runs::answered(plan), &|| runs::acknowledged(plan)]);
     print_rates(&[
         ("request and reply over one socket", &bare),
         ("each message acknowledged alone", &ours),
@@ -98,7 +88,7 @@ fn auto(plan: &Plan) {
 fn trip(plan: &Plan, clients: Clients, wait: Wait, (p50, p99): (f64, f64)) {
     let through = |middle| move || runs::trip(plan, middle, clients, wait);
     let [relay, one, two] = rounds(
-        plan,
+        plan.rounds,
         [&through(Middle::Relay), &through(Middle::Broker(1)), &through(Middle::Broker(2))],
     );
     let who = if clients == Clients::Lean { "lean clients" } else { "the library's client" };
@@ -124,7 +114,7 @@ fn topic(plan: &Plan) {
         [writing, arrival]
     };
     let ours = || [runs::spread(plan, 1); 2];
-    let [bare, ours] = rounds(plan, [&bare, &ours]);
+    let [bare, ours] = rounds(plan.rounds, [&bare, &ours]);
     let print = |name: &str, time: f64| println!("  {name:<44} {time:.0} µs");
     print("a bare writer writes to 100 sockets", median_of(&bare, |run| run[0]));
     print("the last of 100 has it from a bare writer", median_of(&bare, |run| run[1]));
@@ -139,7 +129,7 @@ const RUN: usize = 20;
 fn queues(plan: &Plan) {
     let through = |queues, run| move || runs::pump(plan, queues, run);
     let [one, many, each] =
-        rounds(plan, [&through(1, 1), &through(plan.queues, RUN), &through(plan.queues, 1)]);
+        rounds(plan.rounds, [&through(1, 1), &through(plan.queues, RUN), &through(plan.queues, 1)]);
     let name = format!("{} queues, one loop", plan.queues);
     print_rates(&[
         ("one queue, one loop", &one),
@@ -157,7 +147,7 @@ fn queues(plan: &Plan) {
 /// Round trips beside a queue in which very many messages wait.
 fn crowded(plan: &Plan) {
     let beside = |waiting| move || runs::trip_beside(plan, waiting);
-    let [alone, crowded] = rounds(plan, [&beside(0), &beside(plan.waiting)]);
+    let [alone, crowded] = rounds(plan.rounds, [&beside(0), &beside(plan.waiting)]);
     let crowd = format!("beside {} waiting messages", plan.waiting);
     for (name, runs) in [("beside an empty queue", &alone), (&crowd, &crowded)] {
         let [p50, p99] =
@@ -171,7 +161,7 @@ fn crowded(plan: &Plan) {
 fn four(plan: &Plan) {
     let through = |middle, pairs| move || runs::stream(plan, middle, Clients::Lean, pairs);
     let [relay, one, four] = rounds(
-        plan,
+        plan.rounds,
         [
             &through(Middle::Relay, 4),
             &through(Middle::Broker(1), 1),

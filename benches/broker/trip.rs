@@ -1,12 +1,8 @@
 //! The lean clients of the round trip rows: a message goes through one queue to the responder, and
 //! another comes back through a second queue.
 
-use std::{
-    net::TcpStream,
-    time::{Duration, Instant},
-};
+use std::net::TcpStream;
 
-use hdrhistogram::Histogram;
 use tidegate::wire::Flags;
 
 use crate::{
@@ -16,6 +12,7 @@ use crate::{
     raw::QUEUE,
     stencil::{self, Acks, Answers, MESSAGE_BYTES},
     stream::log_in,
+    times::take_times,
 };
 
 /// One side of the conversation. Acknowledgements and answers travel with its next message.
@@ -121,25 +118,4 @@ pub(crate) fn bare_responder(duty: &Duty) {
 fn bare(duty: &Duty) -> (Link, Vec<u8>) {
     let stream = TcpStream::connect(duty.address()).unwrap();
     (Link::new(stream, duty.setting("wait")), vec![7; MESSAGE_BYTES])
-}
-
-/// Makes round trips for as many milliseconds as each order says, and tells p50 and p99 in
-/// nanoseconds, and how many there were.
-pub(crate) fn take_times(duty: &Duty, mut trip: impl FnMut()) {
-    let mut order = duty.ready();
-    loop {
-        let time = Duration::from_millis(order.parse().expect("a time"));
-        let mut times = Histogram::<u64>::new(3).unwrap();
-        let begun = Instant::now();
-        let mut last = begun;
-        while last - begun < time {
-            trip();
-            let now = Instant::now();
-            times.record(u64::try_from((now - last).as_nanos()).unwrap()).unwrap();
-            last = now;
-        }
-        let [p50, p99] = [0.5, 0.99].map(|quantile| times.value_at_quantile(quantile));
-        duty::say(&format!("{p50} {p99} {}", times.len()));
-        order = duty.order();
-    }
 }

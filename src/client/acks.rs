@@ -9,13 +9,18 @@ use bytes::{BufMut as _, BytesMut};
 use super::{core::Core, epoch::Epoch, error::RequestError, output::Push};
 use crate::{
     sync::{AtomicUsize, Inbox, Ordering},
-    wire::{Header, MessageId, PacketBuilder, PacketType, Padding, VariableHeader},
+    wire::{
+        Flags, Header, MessageId, PacketBuilder, PacketType, Padding, VariableHeader, put_head,
+    },
 };
 
 /// Messages of one lazy batch.
 const BATCH: usize = 10;
 /// Blocks that one acknowledgement carries at most.
 const BLOCKS_MAX: usize = 10_000;
+
+/// A block on the wire.
+const BLOCK_BYTES: usize = 8 + MessageId::LEN;
 
 /// One message of one consumer, as it came over one link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +34,11 @@ pub(super) struct Block {
 impl Block {
     pub(super) const fn of(header: &Header, epoch: Epoch) -> Self {
         Self { consumer: header.consumer_id, message: header.id, epoch }
+    }
+
+    fn put(&self, out: &mut BytesMut) {
+        out.put_i64(self.consumer);
+        out.put_slice(&self.message.encode());
     }
 }
 
@@ -68,7 +78,7 @@ impl Acks {
         }
         // Relaxed: whoever counts the tenth takes ten; the queue itself carries the blocks.
         if (self.count.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(BATCH) {
-            self.send_lazily(core, BATCH);
+            self.send_batch(core);
         }
     }
 
@@ -120,7 +130,7 @@ impl Acks {
     /// Sends an unfinished lazy batch.
     pub(super) fn flush(&self, core: &Core) {
         if self.batch == Batch::Lazy {
-            self.send_lazily(core, usize::MAX);
+            self.send_all(core);
         }
     }
 
@@ -130,20 +140,29 @@ impl Acks {
             // Relaxed, both: only one thread looks for idle ones.
             let count = self.count.load(Ordering::Relaxed);
             if self.idle.swap(count, Ordering::Relaxed) == count && count > 0 {
-                self.send_lazily(core, usize::MAX);
+                self.send_all(core);
             }
         }
     }
 
-    fn send_lazily(&self, core: &Core, most: usize) {
-        let mut blocks: Vec<_> = std::iter::from_fn(|| self.blocks.pop()).take(most).collect();
+    fn send_batch(&self, core: &Core) {
+        // Some are missing if they were taken otherwise meanwhile.
+        let blocks: [Option<Block>; BATCH] = std::array::from_fn(|_| self.blocks.pop());
+        // Relaxed: as in `add`.
+        self.count.fetch_sub(blocks.iter().flatten().count(), Ordering::Relaxed);
+        let epoch = core.epoch();
+        let wanted = blocks.iter().flatten().filter(|block| block.epoch == epoch);
+        submit(core, epoch, wanted, None, None);
+    }
+
+    fn send_all(&self, core: &Core) {
+        let mut blocks: Vec<_> = std::iter::from_fn(|| self.blocks.pop()).collect();
         // Relaxed: as in `add`.
         self.count.fetch_sub(blocks.len(), Ordering::Relaxed);
         let epoch = core.epoch();
         blocks.retain(|block| block.epoch == epoch);
         for blocks in blocks.chunks(BLOCKS_MAX) {
-            let packet = PacketBuilder::new(PacketType::ACKNOWLEDGE).body(body(blocks));
-            core.submit(epoch, packet, Push::Later);
+            submit(core, epoch, blocks.iter(), None, None);
         }
     }
 }
@@ -167,15 +186,43 @@ pub(super) fn acknowledge(
     answer: Answer,
 ) -> Result<(), RequestError> {
     for blocks in blocks.chunks(BLOCKS_MAX) {
-        let body = body(blocks).freeze();
-        let fill = |packet: PacketBuilder| in_transaction(packet, transaction).body(body.clone());
-        if answer == Answer::None {
-            core.submit(epoch, fill(PacketBuilder::new(PacketType::ACKNOWLEDGE)), Push::Later);
-            continue;
+        let submit =
+            |reply_id: Option<i64>| submit(core, epoch, blocks.iter(), transaction, reply_id);
+        match answer {
+            Answer::None => submit(None),
+            Answer::Awaited => {
+                core.ask(epoch, PacketType::ACKNOWLEDGE, |reply_id| submit(Some(reply_id)))?;
+            }
         }
-        core.request_on(epoch, PacketType::ACKNOWLEDGE, fill)?;
     }
     Ok(())
+}
+
+/// Submits an acknowledgement of these blocks, if there are any. Written without a builder, which
+/// allocates: there is one for each message, or for every ten.
+fn submit<'a>(
+    core: &Core,
+    epoch: Epoch,
+    blocks: impl Iterator<Item = &'a Block> + Clone,
+    transaction_id: Option<i64>,
+    reply_id: Option<i64>,
+) {
+    let count = blocks.clone().count();
+    if count == 0 {
+        return;
+    }
+    core.submit_own(epoch, Push::Later, |id, out| {
+        let header = Header {
+            id,
+            flags: Flags::empty().set(Flags::ACKNOWLEDGE, reply_id.is_some()),
+            consumer_id: reply_id.unwrap_or_default(),
+            ..Header::new(PacketType::ACKNOWLEDGE)
+        };
+        let fields = VariableHeader { transaction_id, ..VariableHeader::default() };
+        let put_fields = |out: &mut BytesMut| fields.put(Padding::Java, out);
+        put_head(header, put_fields, |_no_table| (), count * BLOCK_BYTES, out);
+        blocks.for_each(|block| block.put(out));
+    });
 }
 
 /// Says in the variable header which transaction a packet belongs to.
@@ -244,10 +291,7 @@ pub(super) enum Seen {
 }
 
 fn body(blocks: &[Block]) -> BytesMut {
-    let mut out = BytesMut::with_capacity(blocks.len() * (8 + MessageId::LEN));
-    for block in blocks {
-        out.put_i64(block.consumer);
-        out.put_slice(&block.message.encode());
-    }
+    let mut out = BytesMut::with_capacity(blocks.len() * BLOCK_BYTES);
+    blocks.iter().for_each(|block| block.put(&mut out));
     out
 }

@@ -34,7 +34,7 @@ use super::{
     link::Link,
     output::{Output, Push, Refused, Submitted},
     reading::{Input, credit_of},
-    replies::{Replies, Ticket},
+    replies::{Replies, reply_id},
     session_state::SessionShared,
     settings::Settings,
     socket::{HEARTBEAT, ReadTimeout, Wait, Wire},
@@ -48,8 +48,11 @@ use crate::{
     flow::{Buffer, Resume, Window},
     message::{Destination, DestinationKind},
     proto::client::{ClientEnd, ConnectionError, Welcome, read_status, request},
-    sync::{Arc, AtomicBool, AtomicU64, Helm, Inbox, Ordering, Queue, Signal, Snapshot},
-    wire::{Decoder, Flags, Packet, PacketBuilder, PacketType, Status, limits::PACKET_BYTES_MAX},
+    sync::{Arc, AtomicBool, AtomicU64, Helm, Inbox, Ordering, Queue, Signal, Snapshot, Ticket},
+    wire::{
+        Decoder, Flags, MessageId, Packet, PacketBuilder, PacketType, Status,
+        limits::PACKET_BYTES_MAX,
+    },
 };
 
 /// What all handles of one connection share.
@@ -151,19 +154,34 @@ impl Core {
         deadline: Option<Instant>,
         mut ready: impl FnMut() -> Option<R>,
     ) -> Result<Option<R>, ConnectionError> {
+        let mut look = || {
+            if let Some(result) = ready() {
+                return Some(Ok(Some(result)));
+            }
+            if let Some(reason) = self.lost() {
+                return Some(Err(reason));
+            }
+            let passed = deadline.is_some_and(|deadline| clock::now() >= deadline);
+            passed.then_some(Ok(None))
+        };
+        let mut spins = self.settings.wait_strategy.spins();
+        loop {
+            let found = look().or_else(|| {
+                self.helm.try_take(|input| self.lead(input, signal, deadline, &mut look))
+            });
+            if let Some(result) = found {
+                return result;
+            }
+            // Somebody else reads, and may come upon what this thread waits for.
+            self.flush();
+            if !spins.go_on() {
+                break;
+            }
+        }
         self.helm.wait(
             signal,
             deadline,
-            || {
-                if let Some(result) = ready() {
-                    return Some(Ok(Some(result)));
-                }
-                if let Some(reason) = self.lost() {
-                    return Some(Err(reason));
-                }
-                let passed = deadline.is_some_and(|deadline| clock::now() >= deadline);
-                passed.then_some(Ok(None))
-            },
+            look,
             |input, ready| self.lead(input, signal, deadline, ready),
             || self.flush(),
         )
@@ -177,6 +195,7 @@ impl Core {
         deadline: Option<Instant>,
         ready: &mut dyn FnMut() -> Option<R>,
     ) -> R {
+        let mut spins = self.settings.wait_strategy.spins();
         loop {
             if let Some(result) = ready() {
                 return result;
@@ -197,7 +216,10 @@ impl Core {
             }
             self.flush();
             if self.output.backlog() == 0 {
-                self.read(input, Wait::For(longest));
+                let wait = if spins.go_on() { Wait::Poll } else { Wait::For(longest) };
+                if self.read(input, wait) {
+                    spins.begin_again();
+                }
             } else {
                 // The broker does not read. Go on reading, lest it waits for that.
                 self.wait_ready(Some(input), longest);
@@ -293,7 +315,13 @@ impl Core {
     ) -> Result<(Packet, Epoch), RequestError> {
         loop {
             let epoch = self.await_link(kind)?;
-            match self.ask(epoch, kind, &build, &command) {
+            let submit = |reply_id| {
+                if let Some(command) = command(reply_id) {
+                    self.commands.push(command);
+                }
+                self.submit(epoch, build(request(kind, reply_id)), Push::Later);
+            };
+            match self.ask(epoch, kind, submit) {
                 Err(RequestError::Interrupted { .. }) => {}
                 outcome => return outcome.map(|reply| (reply, epoch)),
             }
@@ -310,15 +338,16 @@ impl Core {
         kind: PacketType,
         build: impl Fn(PacketBuilder) -> PacketBuilder,
     ) -> Result<Packet, RequestError> {
-        self.ask(epoch, kind, &build, &|_reply_id| None)
+        let submit = |reply_id| self.submit(epoch, build(request(kind, reply_id)), Push::Later);
+        self.ask(epoch, kind, submit)
     }
 
-    fn ask(
+    /// As [`request_on`](Self::request_on); `submit` submits the request with this reply id.
+    pub(super) fn ask(
         &self,
         epoch: Epoch,
         kind: PacketType,
-        build: &impl Fn(PacketBuilder) -> PacketBuilder,
-        command: &impl Fn(i64) -> Option<Command>,
+        submit: impl Fn(i64),
     ) -> Result<Packet, RequestError> {
         const RETRY: Status = Status(449);
         if !epoch.is_up() {
@@ -326,11 +355,7 @@ impl Core {
         }
         let ask = || {
             self.with_ticket(kind, |ticket| {
-                let reply_id = ticket.reply_id();
-                if let Some(command) = command(reply_id) {
-                    self.commands.push(command);
-                }
-                self.submit(epoch, build(request(kind, reply_id)), Push::Later);
+                submit(reply_id(ticket));
                 self.await_reply(epoch, kind, ticket)
             })
         };
@@ -387,10 +412,21 @@ impl Core {
     /// Sends a packet of the connection's own on this link, if it is there still: never waits for
     /// room. What the broker sent or asked for bounds how many there are.
     pub(super) fn submit(&self, epoch: Epoch, packet: PacketBuilder, push: Push) {
-        let put = |buffer: &mut BytesMut| {
-            let (head, body) = packet.id(self.stamp.next()).finish_parts();
-            buffer.extend_from_slice(&head);
-            buffer.extend_from_slice(&body);
+        self.submit_own(epoch, push, |id, out| {
+            let body = packet.id(id).finish_into(out);
+            out.extend_from_slice(&body);
+        });
+    }
+
+    /// As [`submit`](Self::submit); `put` writes the packet with this id.
+    pub(super) fn submit_own(
+        &self,
+        epoch: Epoch,
+        push: Push,
+        put: impl FnOnce(MessageId, &mut BytesMut),
+    ) {
+        let put = |out: &mut BytesMut| {
+            put(self.stamp.next(), out);
             None
         };
         if let Err(Refused::Failed(kind)) = self.output.submit(epoch, push, put) {
@@ -399,8 +435,8 @@ impl Core {
         }
     }
 
-    /// Sends the message that `build` makes at its turn on this link, once there is room; a large
-    /// body is not copied.
+    /// Sends a message on this link, once there is room: `put` writes it, at its turn, and may
+    /// return a large body that follows and is not copied.
     ///
     /// # Errors
     /// It was not sent, at most a part of it: [`RequestError::Interrupted`] if it may be sent on
@@ -410,20 +446,11 @@ impl Core {
         epoch: Epoch,
         kind: PacketType,
         push: Push,
-        build: impl FnOnce() -> (BytesMut, Bytes),
+        put: impl FnOnce(&mut BytesMut) -> Option<Bytes>,
     ) -> Result<(), RequestError> {
         if self.output.is_full() {
             self.make_room(epoch)?;
         }
-        let put = |buffer: &mut BytesMut| {
-            let (head, body) = build();
-            buffer.extend_from_slice(&head);
-            if body.len() >= super::output::SHARED_BODY_BYTES {
-                return Some(body);
-            }
-            buffer.extend_from_slice(&body);
-            None
-        };
         match self.output.submit(epoch, push, put) {
             Ok(Submitted::Settled) => Ok(()),
             Ok(Submitted::Left) => {
@@ -441,7 +468,7 @@ impl Core {
     /// Writes what waits, as far as the socket takes it.
     pub(super) fn flush(&self) {
         let epoch = self.epoch();
-        if let Err(Refused::Failed(kind)) = self.output.flush(epoch) {
+        if let Err(Refused::Failed(kind)) = self.output.flush() {
             self.write_failed(epoch, kind);
         }
     }

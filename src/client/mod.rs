@@ -59,6 +59,7 @@ mod settings;
 mod sharing;
 mod socket;
 mod stamp;
+mod waiting;
 mod walk;
 mod xa;
 
@@ -83,4 +84,5 @@ pub use settings::{
     AddressListBehavior, Attribute, AttributeKind, ConnectionType, DestinationObject, Profile,
 };
 pub use sharing::{SharedConnections, SharedSession, SharingError};
+pub use waiting::WaitStrategy;
 pub use xa::{XaCommit, XaEnd, XaResource, XaScan, XaSession, XaStart, XaVote};

@@ -11,12 +11,13 @@ use super::{
     extras::{Extras, Headers},
     links::{Command, ProducerLink},
     listening,
-    output::Push,
+    output::{Push, SHARED_BODY_BYTES},
+    replies::reply_id,
     session::{Session, SessionOwner},
     session_state::{SessionShared, read_id},
 };
 use crate::{
-    message::{DeliveryMode, Destination, Message, MessageError, Origin},
+    message::{DeliveryMode, Destination, Message, MessageError, Origin, Outgoing},
     sync::{Arc, Snapshot},
     wire::{Flags, MessageId, PacketBuilder, PacketType, Status},
 };
@@ -369,17 +370,15 @@ impl Target {
     ) -> Result<MessageId, SendCause> {
         let core = &self.session.core;
         let kind = message.kind().packet_type();
-        let packet = self.prepare(epoch, message)?;
+        let (ready, flags) = self.prepare(epoch, message)?;
         if !waits {
-            return Ok(self.write(epoch, kind, packet, Push::Soon, sent)?);
+            return Ok(self.write(epoch, &ready, (flags, 0), Push::Soon, sent)?);
         }
         Ok(core.with_ticket(kind, |ticket| {
             let again = sent.is_some();
-            let packet = packet
-                .flags(Flags::ACKNOWLEDGE.set(Flags::INDEMPOTENT, again))
-                .consumer_id(ticket.reply_id());
+            let flags = flags.with(Flags::ACKNOWLEDGE).set(Flags::INDEMPOTENT, again);
             // Written when this thread waits for the reply, together with what others left.
-            let id = self.write(epoch, kind, packet, Push::Later, sent)?;
+            let id = self.write(epoch, &ready, (flags, reply_id(ticket)), Push::Later, sent)?;
             match check(kind, core.await_reply(epoch, kind, ticket)?) {
                 // It had arrived before.
                 Err(error) if again && error.status() == Some(Status::NOT_MODIFIED) => Ok(id),
@@ -395,11 +394,11 @@ impl Target {
         loop {
             let epoch = core.await_link(kind)?;
             let reply = self.session.completions.announce(core, epoch);
-            let write = |packet: PacketBuilder| {
-                let packet = packet.flags(Flags::ACKNOWLEDGE).consumer_id(reply.id);
-                self.write(epoch, kind, packet, Push::Soon, &mut None)
-            };
-            match self.prepare(epoch, message).and_then(|packet| Ok(write(packet)?)) {
+            let written = self.prepare(epoch, message).and_then(|(ready, flags)| {
+                let flags = flags.with(Flags::ACKNOWLEDGE);
+                Ok(self.write(epoch, &ready, (flags, reply.id), Push::Soon, &mut None)?)
+            });
+            match written {
                 Ok(id) => return Ok((id, reply)),
                 Err(cause) => {
                     core.command(Command::ForgetReply(reply.id));
@@ -424,33 +423,44 @@ impl Target {
         }
     }
 
-    /// The packet, with the right to send it.
-    fn prepare(&self, epoch: Epoch, message: &Message) -> Result<PacketBuilder, SendCause> {
+    /// The message, ready to be written, with the right to send it: the flags it must carry.
+    fn prepare<'a>(
+        &self,
+        epoch: Epoch,
+        message: &'a Message,
+    ) -> Result<(Outgoing<'a>, Flags), SendCause> {
         let session = &self.session;
         let transaction_id = session.transaction()?;
         if transaction_id.is_some() {
             session.touch();
         }
         let producer_id = Some(self.shared.link.remote.get());
-        let packet = message.encode(&Origin { producer_id, transaction_id })?;
+        let ready = message.outgoing(&Origin { producer_id, transaction_id })?;
         let open = || session.check_open().is_ok();
         let kind = message.kind().packet_type();
-        Ok(packet.flags(session.core.take_credit(epoch, kind, &self.shared.link, open)?))
+        let flags = session.core.take_credit(epoch, kind, &self.shared.link, open)?;
+        Ok((ready, flags))
     }
 
     fn write(
         &self,
         epoch: Epoch,
-        kind: PacketType,
-        packet: PacketBuilder,
+        ready: &Outgoing<'_>,
+        (flags, reply_id): (Flags, i64),
         push: Push,
         sent: &mut Option<MessageId>,
     ) -> Result<MessageId, RequestError> {
         let core = &self.session.core;
         let mut id = MessageId::default();
-        core.submit_message(epoch, kind, push, || {
+        core.submit_message(epoch, ready.packet_type(), push, |out| {
             id = *sent.get_or_insert_with(|| core.stamp.next());
-            packet.id(id).finish_parts()
+            ready.put(id, flags, reply_id, out);
+            let body = ready.body();
+            if body.len() >= SHARED_BODY_BYTES {
+                return Some(body.clone());
+            }
+            out.extend_from_slice(body);
+            None
         })?;
         Ok(id)
     }

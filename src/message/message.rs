@@ -9,9 +9,9 @@ use super::{
     ReadPropertyError, StreamItem, compress, identifier,
 };
 use crate::wire::{
-    Flags, MessageId, Packet, PacketBuilder, Padding, Properties, PropertyError, PropertyTable,
-    Value, VariableHeader, decode_text, encode_text,
-    limits::{MESSAGE_BYTES_MAX, PACKET_BYTES_MAX, VARIABLE_STRING_BYTES_MAX},
+    Flags, MessageId, Packet, Properties, PropertyError, PropertyTable, Value, decode_text,
+    encode_text,
+    limits::{PACKET_BYTES_MAX, VARIABLE_STRING_BYTES_MAX},
 };
 
 /// Whether a message survives the end of its broker.
@@ -25,36 +25,26 @@ pub enum DeliveryMode {
     NonPersistent,
 }
 
-/// Who sends a message: what the variable header says beside the application's own fields.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[allow(clippy::exhaustive_structs, reason = "plain data between two modules")]
-pub struct Origin {
-    /// The producer, as the broker numbered it.
-    pub producer_id: Option<i64>,
-    /// The open transaction.
-    pub transaction_id: Option<i64>,
-}
-
 /// A message.
 ///
 /// Shape: the body in its wire form, decoded when asked for; headers; properties. A received
 /// message holds on to the packet it came in and shares its bytes. Cloning shares the body.
 #[derive(Clone)]
 pub struct Message {
-    kind: BodyKind,
-    body: Bytes,
-    compressed: bool,
-    properties: Table,
-    destination: Option<Destination>,
-    reply_to: Option<Destination>,
+    pub(super) kind: BodyKind,
+    pub(super) body: Bytes,
+    pub(super) compressed: bool,
+    pub(super) properties: Table,
+    pub(super) destination: Option<Destination>,
+    pub(super) reply_to: Option<Destination>,
     /// In the wire's form of text, like the next two.
-    correlation_id: Option<Bytes>,
-    message_type: Option<Bytes>,
+    pub(super) correlation_id: Option<Bytes>,
+    pub(super) message_type: Option<Bytes>,
     foreign_id: Option<Bytes>,
-    priority: u8,
-    delivery_mode: DeliveryMode,
-    expiration: i64,
-    delivery_time: Option<i64>,
+    pub(super) priority: u8,
+    pub(super) delivery_mode: DeliveryMode,
+    pub(super) expiration: i64,
+    pub(super) delivery_time: Option<i64>,
     redelivered: bool,
     delivery_count: Option<i32>,
     id: Option<MessageId>,
@@ -63,7 +53,7 @@ pub struct Message {
 
 /// Properties as they came, or as they were set.
 #[derive(Clone)]
-enum Table {
+pub(super) enum Table {
     Wire(Bytes),
     Set(Properties),
 }
@@ -464,90 +454,6 @@ impl Message {
         self.consumer_id
     }
 
-    /// The packet to send, without id, consumer id and the flags that belong to the connection.
-    ///
-    /// Packs the body if the property `JMS_SUN_COMPRESS` is true and it is not packed already.
-    ///
-    /// # Errors
-    /// [`MessageError::NoDestination`], [`MessageError::TooLarge`], [`MessageError::Properties`] if
-    /// a received message's properties cannot be read.
-    pub fn encode(&self, origin: &Origin) -> Result<PacketBuilder, MessageError> {
-        let destination = self.destination.as_ref().ok_or(MessageError::NoDestination)?;
-        let (body, flags, table) = self.sections()?;
-        let len = body.len() + table.len();
-        if len > MESSAGE_BYTES_MAX {
-            return Err(MessageError::TooLarge { len });
-        }
-        let name = destination.wire_name();
-        let reply_name = self.reply_to.as_ref().map(Destination::wire_name);
-        let fields = VariableHeader {
-            transaction_id: origin.transaction_id,
-            producer_id: origin.producer_id,
-            delivery_time: self.delivery_time,
-            delivery_count: None,
-            destination: Some(&name),
-            message_id: None,
-            correlation_id: self.correlation_id.as_deref(),
-            reply_to: reply_name.as_deref(),
-            message_type: self.message_type.as_deref(),
-            destination_class: Some(destination.wire_class()),
-            reply_to_class: self.reply_to.as_ref().map(|reply_to| &**reply_to.wire_class()),
-        };
-        let flags = flags
-            .set(Flags::QUEUE, destination.kind() == DestinationKind::Queue)
-            .set(Flags::PERSISTENT, self.delivery_mode == DeliveryMode::Persistent)
-            .set(Flags::WILDCARD, destination.is_wildcard());
-        PacketBuilder::new(self.kind.packet_type())
-            .priority(self.priority)
-            .expiration(self.expiration)
-            .flags(flags)
-            .property_section(table)
-            .body(body)
-            .variable(&fields, Padding::Java)
-            .map_err(|id| {
-                // Other fields were checked when they were set, or came this way; a name may have
-                // grown when it was written in Java's form.
-                let (header, text) = match id {
-                    4 => ("name of the reply destination", reply_name.as_ref()),
-                    _ => ("name of the destination", Some(&name)),
-                };
-                let len = text.map_or(0, Bytes::len);
-                MessageError::TooLong { header, len, max: VARIABLE_STRING_BYTES_MAX }
-            })
-    }
-
-    /// Body, its flag and the property table, in their wire form.
-    fn sections(&self) -> Result<(Bytes, Flags, Bytes), MessageError> {
-        let flags = Flags::empty().set(Flags::COMPRESSED, self.compressed);
-        if self.compressed || !self.wants_compression() {
-            return Ok((self.body.clone(), flags, self.table_bytes()?));
-        }
-        let mut properties = self.properties().map_err(MessageError::Properties)?.into_owned();
-        let (body, flags) = if self.body.is_empty() {
-            (Bytes::new(), flags)
-        } else {
-            (compress::deflate(&self.body), flags.with(Flags::COMPRESSED))
-        };
-        let size = |len: usize| i32::try_from(len).unwrap_or(i32::MAX);
-        properties.set(UNCOMPRESSED_SIZE, size(self.body.len()));
-        properties.set(COMPRESSED_SIZE, size(body.len()));
-        Ok((body, flags, encode_table(&properties)?))
-    }
-
-    fn wants_compression(&self) -> bool {
-        matches!(self.property("JMS_SUN_COMPRESS"), Ok(Some(Value::Boolean(true))))
-    }
-
-    fn table_bytes(&self) -> Result<Bytes, MessageError> {
-        match &self.properties {
-            // As it came: names and strings that are no text stay what they are.
-            Table::Wire(section) => PropertyTable::new(section)
-                .map(|_| section.clone())
-                .map_err(MessageError::Properties),
-            Table::Set(properties) => encode_table(properties),
-        }
-    }
-
     fn own_properties(&mut self) -> Result<&mut Properties, MessageError> {
         if let Table::Wire(section) = &self.properties {
             let read = PropertyTable::new(section).map_err(MessageError::Properties)?;
@@ -576,15 +482,7 @@ impl fmt::Debug for Message {
 }
 
 /// Length of the body before it was packed; the reader needs it.
-const UNCOMPRESSED_SIZE: &str = "JMS_SUN_UNCOMPRESSED_SIZE";
-/// Length of the packed body.
-const COMPRESSED_SIZE: &str = "JMS_SUN_COMPRESSED_SIZE";
-
-fn encode_table(properties: &Properties) -> Result<Bytes, MessageError> {
-    let mut table = BytesMut::new();
-    properties.encode(&mut table).map_err(MessageError::Properties)?;
-    Ok(table.freeze())
-}
+pub(super) const UNCOMPRESSED_SIZE: &str = "JMS_SUN_UNCOMPRESSED_SIZE";
 
 /// A header's text in the wire's form.
 fn header_text(header: &'static str, text: Option<&str>) -> Result<Option<Bytes>, MessageError> {

@@ -3,10 +3,10 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use proptest::prelude::{Strategy, any, prop_assert_eq, prop_oneof, proptest};
 
-use super::{DeliveryMode, Message, Origin};
+use super::{DeliveryMode, Message};
 use crate::{
     message::{
-        Body, BodyError, BodyKind, Destination, DestinationKind, MapBody, MessageError,
+        Body, BodyError, BodyKind, Destination, DestinationKind, MapBody, MessageError, Origin,
         ReadPropertyError, StreamItem,
     },
     wire::{

@@ -26,10 +26,13 @@ mod items;
 #[expect(clippy::module_inception, reason = "the file of the type the module is about")]
 mod message;
 mod number;
+mod outgoing;
 
 pub use body::{Body, BodyKind, MapBody, StreamItem};
 pub use convert::FromProperty;
 pub use destination::{Destination, DestinationError, DestinationKind};
 pub use error::{BodyError, MessageError, ReadPropertyError};
 pub use items::{FromItem, ReadItemError, StreamReader};
-pub use message::{DeliveryMode, Message, Origin};
+pub use message::{DeliveryMode, Message};
+pub use outgoing::Origin;
+pub(crate) use outgoing::Outgoing;

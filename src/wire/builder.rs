@@ -7,11 +7,6 @@ use super::{
     Status, Value, VariableHeader, property::TableWriter,
 };
 
-/// Priority of control packets.
-const CONTROL_PRIORITY: u8 = 5;
-/// Priority of messages that say nothing else.
-const MESSAGE_PRIORITY: u8 = 4;
-
 /// Builds one packet section by section.
 ///
 /// Protocol names and numbers are short constants, so the methods that put them cannot fail; an
@@ -30,20 +25,8 @@ impl PacketBuilder {
     /// A packet of this type with nothing in it.
     #[must_use]
     pub fn new(packet_type: PacketType) -> Self {
-        let message = packet_type.is_message();
         Self {
-            header: Header {
-                packet_type,
-                size: 0,
-                expiration: 0,
-                id: MessageId::default(),
-                property_offset: 0,
-                property_size: 0,
-                priority: if message { MESSAGE_PRIORITY } else { CONTROL_PRIORITY },
-                encryption: 0,
-                flags: Flags::empty(),
-                consumer_id: 0,
-            },
+            header: Header::new(packet_type),
             variable: BytesMut::new(),
             table: TableWriter::new(),
             application: Bytes::new(),
@@ -167,24 +150,24 @@ impl PacketBuilder {
     /// If the packet would be larger than 2 GiB; callers check their bodies against the packet
     /// limit first.
     #[must_use]
-    pub fn finish_parts(mut self) -> (BytesMut, Bytes) {
-        let table = if self.application.is_empty() {
-            self.table.finish().freeze()
-        } else {
-            self.application
-        };
-        let offset = HEADER_LEN + self.variable.len();
-        let size = offset + table.len() + self.body.len();
-        let checked =
-            |len: usize| u32::try_from(len).ok().filter(|&len| i32::try_from(len).is_ok());
-        self.header.size = checked(size).expect("a packet is smaller than 2 GiB");
-        self.header.property_offset = checked(offset).expect("checked with the size");
-        self.header.property_size = checked(table.len()).expect("checked with the size");
-        let mut out = BytesMut::with_capacity(offset + table.len());
-        out.put_slice(&self.header.encode());
-        out.put_slice(&self.variable);
-        out.put_slice(&table);
-        (out, self.body)
+    pub fn finish_parts(self) -> (BytesMut, Bytes) {
+        let mut out = BytesMut::new();
+        let body = self.finish_into(&mut out);
+        (out, body)
+    }
+
+    /// Writes everything before the body behind what is in `out`, and returns the body.
+    ///
+    /// # Panics
+    /// As [`finish_parts`](Self::finish_parts).
+    #[must_use = "the packet goes on with its body"]
+    pub fn finish_into(self, out: &mut BytesMut) -> Bytes {
+        let table = self.table.finish();
+        let table: &[u8] = if self.application.is_empty() { &table } else { &self.application };
+        out.reserve(HEADER_LEN + self.variable.len() + table.len());
+        let put_variable = |out: &mut BytesMut| out.put_slice(&self.variable);
+        put_head(self.header, put_variable, |out| out.put_slice(table), self.body.len(), out);
+        self.body
     }
 
     /// The packet in one piece.
@@ -196,6 +179,33 @@ impl PacketBuilder {
         let (mut out, body) = self.finish_parts();
         out.put_slice(&body);
         Packet::decode(out.freeze()).expect("a built packet decodes")
+    }
+}
+
+/// Writes a packet in one pass behind what is in `out`, all but its body of `body_len` bytes: the
+/// two sections where they are to stand, then the header before them, with their sizes.
+///
+/// # Panics
+/// If the packet would be larger than 2 GiB.
+pub(crate) fn put_head(
+    mut header: Header,
+    variable: impl FnOnce(&mut BytesMut),
+    table: impl FnOnce(&mut BytesMut),
+    body_len: usize,
+    out: &mut BytesMut,
+) {
+    let start = out.len();
+    out.put_bytes(0, HEADER_LEN);
+    variable(out);
+    let offset = out.len() - start;
+    table(out);
+    let head = out.len() - start;
+    let checked = |len: usize| u32::try_from(len).ok().filter(|&len| i32::try_from(len).is_ok());
+    header.size = checked(head + body_len).expect("a packet is smaller than 2 GiB");
+    header.property_offset = checked(offset).expect("checked with the size");
+    header.property_size = checked(head - offset).expect("checked with the size");
+    if let Some(place) = out.get_mut(start..start + HEADER_LEN) {
+        place.copy_from_slice(&header.encode());
     }
 }
 
@@ -212,16 +222,12 @@ pub fn put_status_reply(
     const TABLE_LEN: u32 = 4 + 4 + 2 + 9 + 2 + 4;
     const HEADER_SIZE: u32 = 72;
     let header = Header {
-        packet_type: reply,
         size: HEADER_SIZE + TABLE_LEN,
-        expiration: 0,
         id,
         property_offset: HEADER_SIZE,
         property_size: TABLE_LEN,
-        priority: CONTROL_PRIORITY,
-        encryption: 0,
-        flags: Flags::empty(),
         consumer_id,
+        ..Header::new(reply)
     };
     out.put_slice(&header.encode());
     out.put_i32(1);

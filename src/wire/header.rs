@@ -28,6 +28,11 @@ pub const HEADER_LEN: usize = 72;
 /// The first four bytes of every packet.
 pub const MAGIC: u32 = 0x1BFF_E3C2;
 
+/// Priority of control packets.
+const CONTROL_PRIORITY: u8 = 5;
+/// Priority of messages that say nothing else.
+const MESSAGE_PRIORITY: u8 = 4;
+
 /// The packet version spoken here.
 pub const VERSION: u16 = 301;
 
@@ -130,6 +135,23 @@ pub struct Header {
 }
 
 impl Header {
+    /// The header of a new packet: without id, flags and sections, of the priority its type has.
+    pub(crate) const fn new(packet_type: PacketType) -> Self {
+        let priority = if packet_type.is_message() { MESSAGE_PRIORITY } else { CONTROL_PRIORITY };
+        Self {
+            packet_type,
+            size: 0,
+            expiration: 0,
+            id: MessageId { timestamp: 0, address: [0; 16], port: 0, sequence: 0 },
+            property_offset: 0,
+            property_size: 0,
+            priority,
+            encryption: 0,
+            flags: Flags::empty(),
+            consumer_id: 0,
+        }
+    }
+
     /// Reads a header and checks that its sections lie inside the packet.
     ///
     /// # Errors

@@ -25,6 +25,7 @@ mod status;
 mod text;
 mod variable;
 
+pub(crate) use builder::put_head;
 pub use builder::{PacketBuilder, put_status_reply};
 pub use codec::{Decoder, Frame};
 pub use error::DecodeError;

@@ -502,25 +502,39 @@ impl Properties {
     /// [`PropertyError::TooLong`], [`PropertyError::Count`] if a reader would refuse as many;
     /// nothing is written then.
     pub fn encode(&self, out: &mut BytesMut) -> Result<(), PropertyError> {
-        let count = i32::try_from(self.entries.len()).unwrap_or(i32::MAX);
         if self.entries.is_empty() {
             return Ok(());
         }
-        if self.entries.len() > PROPERTIES_MAX {
-            return Err(PropertyError::Count { count });
-        }
-        let mut len = 8;
-        for (name, value) in &self.entries {
-            let (name_len, _) = lengths(name, value)?;
-            len += 4 + usize::from(name_len) + value_len(value);
-        }
-        out.reserve(len);
+        out.reserve(self.encoded_len()?);
         out.put_i32(1);
-        out.put_i32(count);
+        out.put_i32(self.count());
         for (name, value) in &self.entries {
             put_entry(name, value, out)?;
         }
         Ok(())
+    }
+
+    /// How many bytes [`encode`](Self::encode) writes.
+    ///
+    /// # Errors
+    /// As of `encode`.
+    pub(crate) fn encoded_len(&self) -> Result<usize, PropertyError> {
+        if self.entries.is_empty() {
+            return Ok(0);
+        }
+        if self.entries.len() > PROPERTIES_MAX {
+            return Err(PropertyError::Count { count: self.count() });
+        }
+        let mut len = HEAD_BYTES;
+        for (name, value) in &self.entries {
+            let (name_len, _) = lengths(name, value)?;
+            len += 4 + usize::from(name_len) + value_len(value);
+        }
+        Ok(len)
+    }
+
+    fn count(&self) -> i32 {
+        i32::try_from(self.entries.len()).unwrap_or(i32::MAX)
     }
 }
 

@@ -114,7 +114,25 @@ impl<'a> VariableHeader<'a> {
     /// # Errors
     /// The id of a string longer than the wire can say; nothing is written then.
     pub fn encode(&self, padding: Padding, out: &mut BytesMut) -> Result<(), i16> {
-        let strings = [
+        self.check()?;
+        self.put(padding, out);
+        Ok(())
+    }
+
+    /// Whether every string fits.
+    ///
+    /// # Errors
+    /// As of [`encode`](Self::encode).
+    pub(crate) fn check(&self) -> Result<(), i16> {
+        let too_long = |value: Option<&[u8]>| {
+            value.is_some_and(|value| value.len() > VARIABLE_STRING_BYTES_MAX)
+        };
+        let found = self.strings().into_iter().find(|&(_, value)| too_long(value));
+        found.map_or(Ok(()), |(id, _)| Err(id))
+    }
+
+    fn strings(&self) -> [(i16, Option<&'a [u8]>); 7] {
+        [
             (1, self.destination),
             (2, self.message_id),
             (3, self.correlation_id),
@@ -122,13 +140,12 @@ impl<'a> VariableHeader<'a> {
             (5, self.message_type),
             (6, self.destination_class),
             (7, self.reply_to_class),
-        ];
-        let too_long = |value: Option<&[u8]>| {
-            value.is_some_and(|value| value.len() > VARIABLE_STRING_BYTES_MAX)
-        };
-        if let Some(&(id, _)) = strings.iter().find(|&&(_, value)| too_long(value)) {
-            return Err(id);
-        }
+        ]
+    }
+
+    /// Writes the section; the caller has made sure that its strings fit.
+    pub(crate) fn put(&self, padding: Padding, out: &mut BytesMut) {
+        let strings = self.strings();
         let start = out.len();
         // Four numbers, the heads of the entries and the end, whether they are there or not.
         let text: usize = strings.iter().filter_map(|&(_, value)| value).map(<[u8]>::len).sum();
@@ -156,7 +173,6 @@ impl<'a> VariableHeader<'a> {
         if out.len() > start || padding == Padding::C {
             end_list(padding, start, out);
         }
-        Ok(())
     }
 }
 

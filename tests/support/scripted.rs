@@ -159,6 +159,11 @@ impl Peer {
         }
     }
 
+    /// The socket, for whoever goes on without packets.
+    pub fn stream(&self) -> TcpStream {
+        self.stream.try_clone().unwrap()
+    }
+
     // ---- reading ----
 
     /// The next packet, whatever it is.

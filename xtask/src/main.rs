@@ -24,7 +24,7 @@ The project's own commands.
 
 cargo xtask test [--quick]           every check; --quick: format, lint and tests only
 cargo xtask loom [FILTER]            the models, and how many executions each explored
-cargo xtask bench NAME [ARG ...]     one bench: cores, codec, broker, loopback; ARGs go to it
+cargo xtask bench NAME [ARG ...]     one bench: cores, codec, broker, client, loopback
 cargo xtask fuzz [TARGET] [--seconds N]
                                      every fuzz target, or one; 10 seconds each by default
 cargo xtask help                     this text

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use crate::support::Canary;
 use crate::{
-    buffer, gate, helm, holders, lanes, mailbox, pipe, pool_shared, pool_slot, pool_turn, snapshot,
-    throttle, waiting, watch, window,
+    buffer, gate, helm, holders, lanes, mailbox, outlet, pipe, pool_shared, pool_slot, pool_turn,
+    replies, snapshot, throttle, waiting, watch, window,
 };
 
 /// Every canary: a file of models adds its own table here.
@@ -27,6 +27,8 @@ fn canaries() -> impl Iterator<Item = &'static Canary> {
         lanes::CANARIES,
         mailbox::CANARIES,
         pipe::CANARIES,
+        outlet::CANARIES,
+        replies::CANARIES,
         snapshot::CANARIES,
         waiting::CANARIES,
         watch::CANARIES,

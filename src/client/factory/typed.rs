@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::ConnectionFactory;
 use crate::{
-    client::{AddressListBehavior, ConfigError, ConnectionType},
+    client::{AddressListBehavior, ConfigError, ConnectionType, WaitStrategy},
     message::DeliveryMode,
 };
 
@@ -216,6 +216,13 @@ impl ConnectionFactory {
     pub fn redelivery(&mut self, attempts: u32, interval: Duration) -> &mut Self {
         self.settings.redelivery_attempts = attempts;
         self.settings.redelivery_interval = interval;
+        self
+    }
+
+    /// Sets what threads do that wait for the broker: sleep (default), look again for a while and
+    /// then sleep, or look again for ever. Has no `imq…` name.
+    pub fn wait_strategy(&mut self, strategy: WaitStrategy) -> &mut Self {
+        self.settings.wait_strategy = strategy;
         self
     }
 

@@ -20,7 +20,7 @@ pub use self::{
     destination::DestinationObject,
 };
 use self::{connection_type::OldAddress, table::ATTRIBUTES};
-use super::{address::Address, error::ConfigError};
+use super::{address::Address, error::ConfigError, waiting::WaitStrategy};
 use crate::{flow::FlowSettings, in_process::InProcess, setting::nearest};
 
 /// Whose defaults a factory has.
@@ -90,6 +90,7 @@ pub(super) struct Settings {
     pub(super) browse_timeout: Option<Duration>,
     pub(super) redelivery_attempts: u32,
     pub(super) redelivery_interval: Duration,
+    pub(super) wait_strategy: WaitStrategy,
     /// A server session gets as many messages as it takes.
     pub(super) load_max_to_server_session: bool,
     pub(super) jmsx: Jmsx,
@@ -155,6 +156,7 @@ impl Settings {
             browse_timeout: Some(Duration::from_secs(60)),
             redelivery_attempts: 1,
             redelivery_interval: Duration::from_millis(500),
+            wait_strategy: WaitStrategy::Park,
             load_max_to_server_session: true,
             jmsx: Jmsx::default(),
             overrides: Overrides::default(),
