@@ -1,13 +1,15 @@
 //! Two listeners share a queue: each message goes to one of them, and the one that works faster
 //! gets more.
 //!
-//! `cargo run --example listener`
+//! `cargo run --example listener`, or with the address of a running broker:
+//! `cargo run --example listener -- mq://localhost:7676/jms`.
+
+mod support;
 
 use std::{error::Error, sync::mpsc::channel};
 
 use tidegate::{
-    broker::Broker,
-    client::{AcknowledgeMode, ConnectionFactory},
+    client::AcknowledgeMode,
     message::{Destination, Message},
 };
 
@@ -15,11 +17,7 @@ const MESSAGES: usize = 20;
 
 #[allow(clippy::print_stdout, reason = "an example shows what it does")]
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut builder = Broker::builder();
-    builder.listen(([127, 0, 0, 1], 0).into());
-    let broker = builder.start()?;
-    let mut factory = ConnectionFactory::new();
-    factory.address_list(&format!("mq://{}/jms", broker.port_mapper_address()))?;
+    let (mut factory, broker) = support::broker()?;
     // Few ahead, so that nobody hoards what the other could do.
     factory.consumer_flow_limit(2)?;
     let connection = factory.create_connection()?;
@@ -50,6 +48,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("{name:>5} did {job}");
     }
     connection.close()?;
-    broker.shutdown();
+    drop(broker);
     Ok(())
 }

@@ -1,7 +1,9 @@
-//! Asks a service and waits for its replies, over a broker inside this program, and says how long
-//! a round trip took.
+//! Asks a service and waits for its replies, and says how long a round trip took.
 //!
-//! `cargo run --release --example request_reply`
+//! `cargo run --release --example request_reply`, or with the address of a running broker:
+//! `cargo run --release --example request_reply -- mq://localhost:7676/jms`.
+
+mod support;
 
 use std::{
     error::Error,
@@ -9,8 +11,7 @@ use std::{
 };
 
 use tidegate::{
-    broker::Broker,
-    client::{AcknowledgeMode, Connection, ConnectionFactory, Consumer, Producer, Requestor},
+    client::{AcknowledgeMode, Connection, Consumer, Producer, Requestor},
     message::{DeliveryMode, Destination, Message},
 };
 
@@ -18,12 +19,7 @@ const REQUESTS: usize = 20_000;
 
 #[allow(clippy::print_stdout, clippy::disallowed_methods, reason = "an example measures and tells")]
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut builder = Broker::builder();
-    builder.listen(([127, 0, 0, 1], 0).into());
-    let broker = builder.start()?;
-    let mut factory = ConnectionFactory::new();
-    factory.address_list(&format!("mq://{}/jms", broker.port_mapper_address()))?;
-
+    let (factory, broker) = support::broker()?;
     let service = factory.create_connection()?;
     let (requests, replies) = service_ends(&service)?;
     // The service waits for requests on a thread of its own, until its connection is closed.
@@ -49,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     connection.close()?;
     service.close()?;
     serving.join().map_err(|_| "the service panicked")??;
-    broker.shutdown();
+    drop(broker);
     Ok(())
 }
 

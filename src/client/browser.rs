@@ -29,6 +29,25 @@ use crate::{
 ///
 /// Shape: a handle; each call of [`messages`](Self::messages) looks anew. It counts as no
 /// consumer. Dropping it does nothing.
+///
+/// ```
+/// # use tidegate::client::AcknowledgeMode;
+/// # use tidegate::message::{Destination, Message};
+/// # let broker = tidegate::broker::Broker::builder().listen("127.0.0.1:0".parse()?).start()?;
+/// # let mut factory = tidegate::client::ConnectionFactory::new();
+/// # factory.address_list(&format!("mq://{}/jms", broker.port_mapper_address()))?;
+/// # let connection = factory.create_connection()?;
+/// # let session = connection.create_session(AcknowledgeMode::Auto)?;
+/// let queue = Destination::queue("letters")?;
+/// let producer = session.create_producer(&queue)?;
+/// for text in ["one", "two"] {
+///     producer.send(Message::text(text))?;
+/// }
+/// let browser = session.create_browser(&queue, None)?;
+/// assert_eq!(browser.messages()?.count(), 2);
+/// assert_eq!(browser.messages()?.count(), 2); // They are all still there.
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Browser {
     session: Arc<SessionOwner>,

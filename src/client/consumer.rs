@@ -160,6 +160,24 @@ impl Consumer {
     /// stays unacknowledged; in a transaction once, too, and the message belongs to the transaction
     /// from before the call on.
     ///
+    /// ```
+    /// # use std::sync::mpsc::channel;
+    /// # use tidegate::client::AcknowledgeMode;
+    /// # use tidegate::message::{Destination, Message};
+    /// # let broker = tidegate::broker::Broker::builder().listen("127.0.0.1:0".parse()?).start()?;
+    /// # let mut factory = tidegate::client::ConnectionFactory::new();
+    /// # factory.address_list(&format!("mq://{}/jms", broker.port_mapper_address()))?;
+    /// # let connection = factory.create_connection()?;
+    /// # let session = connection.create_session(AcknowledgeMode::Auto)?;
+    /// let queue = Destination::queue("letters")?;
+    /// let consumer = session.create_consumer(&queue)?;
+    /// let (told, letters) = channel();
+    /// consumer.set_listener(move |letter| told.send(letter).expect("somebody reads letters"))?;
+    /// connection.start()?;
+    /// session.create_producer(&queue)?.send(Message::text("dear"))?;
+    /// assert_eq!(letters.recv()?.body_text()?.as_deref(), Some("dear"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     /// # Errors
     /// [`SessionError::IllegalState`] if it has a listener already, [`SessionError::Request`] if
     /// it is closed.

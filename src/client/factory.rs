@@ -19,12 +19,14 @@ use crate::in_process::InProcess;
 /// its current version ([`with_profile`](Self::with_profile)). Every setting is checked when it is
 /// set; a refused one changes nothing.
 ///
-/// ```no_run
+/// ```
 /// use tidegate::client::{AcknowledgeMode, ConnectionFactory};
 /// use tidegate::message::{Destination, Message};
 ///
+/// # let broker = tidegate::broker::Broker::builder().listen("127.0.0.1:0".parse()?).start()?;
+/// # let address = broker.port_mapper_address(); // As localhost:7676 is.
 /// let mut factory = ConnectionFactory::new();
-/// factory.set_attribute("imqAddressList", "mq://localhost:7676/jms")?;
+/// factory.set_attribute("imqAddressList", &format!("mq://{address}/jms"))?;
 /// let connection = factory.create_connection()?;
 /// let session = connection.create_session(AcknowledgeMode::Auto)?;
 /// let queue = Destination::queue("greetings")?;

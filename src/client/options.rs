@@ -8,15 +8,28 @@ use crate::{
 
 /// What a consumer wants beside its destination.
 ///
-/// ```no_run
-/// # use tidegate::client::{AcknowledgeMode, ConnectionFactory, ConsumerOptions};
-/// # use tidegate::message::Destination;
-/// # let session = ConnectionFactory::new()
-/// #     .create_connection()?
-/// #     .create_session(AcknowledgeMode::Auto)?;
+/// ```
+/// # use tidegate::client::{AcknowledgeMode, ConsumerOptions};
+/// # use tidegate::message::{Destination, Message};
+/// # let broker = tidegate::broker::Broker::builder().listen("127.0.0.1:0".parse()?).start()?;
+/// # let mut factory = tidegate::client::ConnectionFactory::new();
+/// # factory.address_list(&format!("mq://{}/jms", broker.port_mapper_address()))?;
+/// # let connection = factory.create_connection()?;
+/// # let session = connection.create_session(AcknowledgeMode::Auto)?;
+/// # connection.start()?;
+/// let orders = Destination::topic("orders")?;
 /// let mut options = ConsumerOptions::new();
 /// options.selector("colour = 'red'").shared_durable("audit");
-/// let consumer = session.create_consumer_with(&Destination::topic("orders")?, &options)?;
+/// let consumer = session.create_consumer_with(&orders, &options)?;
+///
+/// let producer = session.create_producer(&orders)?;
+/// for colour in ["green", "red"] {
+///     let mut order = Message::text("a boat");
+///     order.set_property("colour", colour)?;
+///     producer.send(order)?;
+/// }
+/// let order = consumer.receive()?.expect("nobody closes the consumer");
+/// assert_eq!(order.property_as::<String>("colour")?.as_deref(), Some("red"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

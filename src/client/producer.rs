@@ -31,6 +31,26 @@ const TARGETS_MAX: usize = 64;
 /// within the credit that the broker gives; without credit, a send waits for it.
 ///
 /// Dropping it closes it without waiting for the broker; what was sent stays sent.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use tidegate::client::AcknowledgeMode;
+/// # use tidegate::message::{DeliveryMode, Destination, Message};
+/// # let broker = tidegate::broker::Broker::builder().listen("127.0.0.1:0".parse()?).start()?;
+/// # let mut factory = tidegate::client::ConnectionFactory::new();
+/// # factory.address_list(&format!("mq://{}/jms", broker.port_mapper_address()))?;
+/// # let connection = factory.create_connection()?;
+/// # let session = connection.create_session(AcknowledgeMode::Auto)?;
+/// let mut producer = session.create_producer(&Destination::topic("prices")?)?;
+/// producer.set_delivery_mode(DeliveryMode::NonPersistent).set_priority(7)?;
+/// producer.set_time_to_live(Some(Duration::from_secs(60)));
+/// producer.send(Message::text("1.25"))?;
+///
+/// // Without a destination of its own, it is told with each message.
+/// let anyone = session.create_anonymous_producer()?;
+/// anyone.send_to(&Destination::queue("complaints")?, Message::text("too dear"))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Producer {
     session: Arc<SessionOwner>,
@@ -154,6 +174,29 @@ impl Producer {
     /// 1000 sends of a session are open at one time; more wait here, as for credit.
     ///
     /// Returns the id under which it was sent.
+    ///
+    /// ```
+    /// # use std::sync::mpsc::channel;
+    /// # use tidegate::client::AcknowledgeMode;
+    /// # use tidegate::message::{Destination, Message};
+    /// # let broker = tidegate::broker::Broker::builder().listen("127.0.0.1:0".parse()?).start()?;
+    /// # let mut factory = tidegate::client::ConnectionFactory::new();
+    /// # factory.address_list(&format!("mq://{}/jms", broker.port_mapper_address()))?;
+    /// # let connection = factory.create_connection()?;
+    /// # let session = connection.create_session(AcknowledgeMode::Auto)?;
+    /// let producer = session.create_producer(&Destination::queue("log")?)?;
+    /// let (told, outcomes) = channel();
+    /// for n in 0..100 {
+    ///     let told = told.clone();
+    ///     producer.send_async(Message::text(format!("line {n}")), move |outcome| {
+    ///         let _nobody_asks = told.send(outcome);
+    ///     })?;
+    /// }
+    /// for outcome in outcomes.iter().take(100) {
+    ///     outcome?; // The broker has it.
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`SendError`] with the message if it was not sent at all; `completion` is dropped then.

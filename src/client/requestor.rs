@@ -20,6 +20,31 @@ use crate::message::{Destination, Message};
 /// Dropping it closes both without waiting for the broker; the temporary destination ends with the
 /// connection. [`close`](Self::close) ends that, too.
 ///
+/// ```
+/// # use tidegate::client::{AcknowledgeMode, Requestor};
+/// # use tidegate::message::{Destination, Message};
+/// # let broker = tidegate::broker::Broker::builder().listen("127.0.0.1:0".parse()?).start()?;
+/// # let mut factory = tidegate::client::ConnectionFactory::new();
+/// # factory.address_list(&format!("mq://{}/jms", broker.port_mapper_address()))?;
+/// # let connection = factory.create_connection()?;
+/// # let session = connection.create_session(AcknowledgeMode::Auto)?;
+/// # connection.start()?;
+/// let service = Destination::queue("echo")?;
+/// // The service, elsewhere.
+/// let serving = connection.create_session(AcknowledgeMode::Auto)?;
+/// let requests = serving.create_consumer(&service)?;
+/// let replies = serving.create_anonymous_producer()?;
+/// requests.set_listener(move |request| {
+///     if let Some(to) = request.reply_to().cloned() {
+///         let _nobody_waits = replies.send_to(&to, request);
+///     }
+/// })?;
+///
+/// let mut requestor = Requestor::new(&session, &service)?;
+/// let reply = requestor.request(Message::text("hello?"))?;
+/// assert_eq!(reply.body_text()?.as_deref(), Some("hello?"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 /// # Source
 /// The queue and topic requestors of the Java message service.
 #[derive(Debug)]

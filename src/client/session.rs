@@ -213,22 +213,29 @@ impl Session {
     /// Commits what was sent and received since the last commit or rollback, and begins the next
     /// transaction. Waits for asynchronous sends of the session first.
     ///
-    /// ```no_run
-    /// # use tidegate::client::{AcknowledgeMode, ConnectionFactory};
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::client::AcknowledgeMode;
     /// # use tidegate::message::{Destination, Message};
-    /// # let connection = ConnectionFactory::new().create_connection()?;
+    /// # let broker = tidegate::broker::Broker::builder().listen("127.0.0.1:0".parse()?).start()?;
+    /// # let mut factory = tidegate::client::ConnectionFactory::new();
+    /// # factory.address_list(&format!("mq://{}/jms", broker.port_mapper_address()))?;
+    /// # let connection = factory.create_connection()?;
     /// # let (orders, bills) = (Destination::queue("orders")?, Destination::queue("bills")?);
+    /// # let ordering = connection.create_session(AcknowledgeMode::Auto)?;
+    /// # ordering.create_producer(&orders)?.send(Message::text("a boat"))?;
     /// let session = connection.create_session(AcknowledgeMode::Transacted)?;
     /// let consumer = session.create_consumer(&orders)?;
     /// let producer = session.create_producer(&bills)?;
     /// connection.start()?;
-    /// while let Some(order) = consumer.receive()? {
+    /// while let Some(order) = consumer.receive_timeout(Duration::from_millis(100))? {
     ///     // The order is gone if and only if its bill is there.
     ///     match producer.send(Message::text(format!("bill for {:?}", order.body_text()?))) {
     ///         Ok(_id) => session.commit()?,
     ///         Err(_full) => session.rollback()?,
     ///     }
     /// }
+    /// # assert!(ordering.create_consumer(&bills)?.receive()?.is_some());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -322,6 +329,31 @@ impl Session {
 
     /// Acknowledges one message and all that this session has handed out before it.
     ///
+    /// ```
+    /// # use tidegate::client::AcknowledgeMode;
+    /// # use tidegate::message::{Destination, Message};
+    /// # let broker = tidegate::broker::Broker::builder().listen("127.0.0.1:0".parse()?).start()?;
+    /// # let mut factory = tidegate::client::ConnectionFactory::new();
+    /// # factory.address_list(&format!("mq://{}/jms", broker.port_mapper_address()))?;
+    /// # let connection = factory.create_connection()?;
+    /// # let session = connection.create_session(AcknowledgeMode::Client)?;
+    /// # connection.start()?;
+    /// let queue = Destination::queue("letters")?;
+    /// let producer = session.create_producer(&queue)?;
+    /// for text in ["a", "b", "c", "d"] {
+    ///     producer.send(Message::text(text))?;
+    /// }
+    /// let consumer = session.create_consumer(&queue)?;
+    /// let [a, b, c, d] = [(); 4].map(|()| consumer.receive());
+    /// session.acknowledge_message(&c?.unwrap())?; // This one alone.
+    /// session.acknowledge_up_to(&b?.unwrap())?; // And what came before.
+    /// session.recover()?; // The rest comes again.
+    /// let again = consumer.receive()?.unwrap();
+    /// assert_eq!(again.body_text()?.as_deref(), Some("d"));
+    /// assert!(again.is_redelivered());
+    /// # drop((a, d));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     /// # Errors
     /// As [`acknowledge_message`](Self::acknowledge_message).
     pub fn acknowledge_up_to(&self, message: &Message) -> Result<(), AcknowledgeError> {
