@@ -9,7 +9,7 @@ use std::{
 use bytes::BytesMut;
 
 use super::{
-    address::{Address, Way},
+    address::{self, Address, Way},
     clock,
     core::LoggedIn,
     error::{AttemptError, ConnectError},
@@ -32,6 +32,9 @@ use crate::{
 
 /// The longest a login may take, as long as a broker waits for its part of one.
 pub(super) const LOGIN_LONGEST: Duration = Duration::from_secs(180);
+
+/// How often brokers may send a client on to another one in one attempt.
+const REDIRECTS_MAX: u32 = 4;
 
 /// Tries the addresses as the settings say, until one takes the login.
 pub(super) fn connect(settings: &Settings) -> Result<(LoggedIn, Whereabouts), ConnectError> {
@@ -70,7 +73,9 @@ pub(super) fn connect(settings: &Settings) -> Result<(LoggedIn, Whereabouts), Co
 /// Whether another attempt would get the same answer.
 pub(super) fn is_final(cause: &ConnectionError) -> bool {
     match cause {
-        ConnectionError::Refused { status, .. } => *status != Status::UNAVAILABLE,
+        ConnectionError::Refused { status, .. } => {
+            !matches!(*status, Status::UNAVAILABLE | Status::TIMEOUT)
+        }
         ConnectionError::AuthenticationKind { .. }
         | ConnectionError::Level { .. }
         | ConnectionError::Credentials => true,
@@ -96,6 +101,16 @@ pub(super) fn attempt(
     settings: &Settings,
     caller: &Caller,
 ) -> Result<LoggedIn, AttemptError> {
+    follow(address, settings, caller, REDIRECTS_MAX)
+}
+
+/// As [`attempt`]; a broker may send this client on to another one so many times.
+fn follow(
+    address: &Address,
+    settings: &Settings,
+    caller: &Caller,
+    hops: u32,
+) -> Result<LoggedIn, AttemptError> {
     if address.way == Way::SameProcess {
         return Err(AttemptError::SameProcess);
     }
@@ -108,8 +123,15 @@ pub(super) fn attempt(
     for target in targets {
         match reach(target, address, settings) {
             Ok((target, wire, timeout)) => {
-                return login_at_some_level(target, wire, timeout, settings, caller)
-                    .map_err(|cause| AttemptError::Login { place, cause });
+                return match login_at_some_level(target, wire, timeout, settings, caller) {
+                    Err(ConnectionError::Redirected { address }) if hops > 0 => {
+                        let next = address::parse(&address).map_err(|error| {
+                            AttemptError::Redirect { place, reason: error.to_string() }
+                        })?;
+                        follow(&next, settings, caller, hops - 1)
+                    }
+                    login => login.map_err(|cause| AttemptError::Login { place, cause }),
+                };
             }
             Err(error) => last = Some(error),
         }

@@ -349,7 +349,6 @@ impl Core {
         kind: PacketType,
         submit: impl Fn(i64),
     ) -> Result<Packet, RequestError> {
-        const RETRY: Status = Status(449);
         if !epoch.is_up() {
             return Err(self.interrupted(kind));
         }
@@ -360,7 +359,7 @@ impl Core {
             })
         };
         match ask()? {
-            reply if read_status(&reply)?.0 == RETRY => check(kind, ask()?),
+            reply if read_status(&reply)?.0 == Status::RETRY => check(kind, ask()?),
             reply => check(kind, reply),
         }
     }

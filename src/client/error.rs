@@ -134,6 +134,14 @@ pub enum AttemptError {
          broker"
     )]
     SameProcess,
+    /// The broker there sent this client on to an address that cannot be used.
+    #[error("the broker at {place} sent this client on to nowhere: {reason}")]
+    Redirect {
+        /// Host and port.
+        place: String,
+        /// What is wrong with the address.
+        reason: String,
+    },
     /// The login failed.
     #[error("login at {place} failed")]
     Login {

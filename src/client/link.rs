@@ -40,6 +40,12 @@ impl Core {
         self.link.read(|link| read(&link.welcome))
     }
 
+    /// Whether a lost link is restored: as the settings say, and always where brokers take over from
+    /// one another.
+    pub(super) fn comes_back(&self) -> bool {
+        self.settings.reconnect_enabled || self.welcome(|welcome| welcome.takeover)
+    }
+
     /// The present link; waits for one as long as a request waits for its reply.
     pub(super) fn await_link(&self, wanted_for: PacketType) -> Result<Epoch, RequestError> {
         let up = || {
@@ -77,9 +83,7 @@ impl Core {
     /// The error of a request whose link is gone.
     pub(super) fn interrupted(&self, request: PacketType) -> RequestError {
         match self.lost().or_else(|| self.outage.read(Clone::clone)) {
-            Some(cause) if self.settings.reconnect_enabled => {
-                RequestError::Interrupted { request, cause }
-            }
+            Some(cause) if self.comes_back() => RequestError::Interrupted { request, cause },
             Some(cause) => cause.into(),
             None => RequestError::Interrupted { request, cause: ConnectionError::EndOfStream },
         }
@@ -131,7 +135,7 @@ impl Core {
             return;
         }
         let exits = matches!(reason, ConnectionError::Goodbye { exit: true, .. });
-        if !self.settings.reconnect_enabled || exits || self.is_closing() || self.lost().is_some() {
+        if !self.comes_back() || exits || self.is_closing() || self.lost().is_some() {
             return self.fail(reason);
         }
         // Before the epoch ends: whoever sees that wants to know why.

@@ -35,6 +35,7 @@ use super::{
     reading::{Input, credit_of},
     session::AcknowledgeMode,
     session_state::SessionShared,
+    settings::Settings,
     walk::{Step, Walk},
 };
 use crate::{
@@ -97,11 +98,12 @@ impl Core {
         whereabouts: &mut Whereabouts,
         lost: ConnectionError,
     ) -> Result<Option<String>, ConnectionError> {
-        let addresses = self.settings.address_list();
+        let settings = self.settings_to_restore();
+        let addresses = settings.address_list();
         let random = u64::from_ne_bytes(connect::random());
         let mut last: Option<ConnectionError> = None;
         let (mut attempt, mut rebuilds) = (0, 0);
-        for step in Walk::again(&self.settings, random, whereabouts.address) {
+        for step in Walk::again(&settings, random, whereabouts.address) {
             if self.is_closing() || self.lost().is_some() {
                 return Ok(None);
             }
@@ -146,6 +148,12 @@ impl Core {
         }
         let cause = Box::new(last.unwrap_or(lost));
         Err(ConnectionError::NotRestored { attempts: attempt, cause })
+    }
+
+    /// The settings, with what the last broker said if it is one of several that take over.
+    fn settings_to_restore(&self) -> Settings {
+        let brokers = self.welcome(|welcome| welcome.takeover.then(|| welcome.brokers.clone()));
+        brokers.map_or_else(|| self.settings.clone(), |named| self.settings.for_takeover(&named))
     }
 
     fn try_address(&self, address: &Address) -> Result<(), Failed> {

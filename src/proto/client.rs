@@ -98,6 +98,12 @@ pub enum ConnectionError {
         /// The broker's words, if any.
         reason: Option<String>,
     },
+    /// The broker says that another one has what this client looks for.
+    #[error("the broker sent this client on to {address}")]
+    Redirected {
+        /// The other broker's address, in its words.
+        address: String,
+    },
     /// The broker wants a kind of authentication that is not spoken here.
     #[error("the broker wants authentication by \"{kind}\"; this client knows digest and basic")]
     AuthenticationKind {
@@ -414,6 +420,12 @@ fn read_welcome(packet: &Packet) -> Result<Welcome, ConnectionError> {
         (Status::OK, _) if level < LEVEL_LEAST => return Err(ConnectionError::Level { level }),
         (Status::OK, _) => {}
         (Status::BAD_VERSION, _) => return Err(ConnectionError::Level { level }),
+        (Status::MOVED, _) => {
+            let owner = table.string("JMQStoreOwner").map_err(&malformed)?;
+            let missing = || malformed(PropertyError::Missing { name: "JMQStoreOwner" });
+            let address = owner.ok_or_else(missing)?.into_owned();
+            return Err(ConnectionError::Redirected { address });
+        }
         (status, reason) => {
             return Err(ConnectionError::Refused { step: "HELLO", status, reason });
         }

@@ -10,6 +10,8 @@ pub struct Status(pub i32);
 impl Status {
     /// Done.
     pub const OK: Self = Self(200);
+    /// Another broker has it.
+    pub const MOVED: Self = Self(301);
     /// Sent again, and already there.
     pub const NOT_MODIFIED: Self = Self(304);
     /// The request cannot be understood: a selector, an id.
@@ -22,6 +24,8 @@ impl Status {
     pub const NOT_ALLOWED: Self = Self(405);
     /// A malformed wildcard name.
     pub const NOT_ACCEPTABLE: Self = Self(406);
+    /// Not now: another broker is being taken over.
+    pub const TIMEOUT: Self = Self(408);
     /// Somebody else has it: a client id, a durable, an acknowledged message.
     pub const CONFLICT: Self = Self(409);
     /// A durable without client id, a transaction in the wrong state.
@@ -56,12 +60,14 @@ impl std::fmt::Display for Status {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let text = match *self {
             Self::OK => "ok",
+            Self::MOVED => "moved",
             Self::NOT_MODIFIED => "already there",
             Self::BAD_REQUEST => "bad request",
             Self::FORBIDDEN => "forbidden",
             Self::NOT_FOUND => "not found",
             Self::NOT_ALLOWED => "not allowed",
             Self::NOT_ACCEPTABLE => "malformed name",
+            Self::TIMEOUT => "time-out",
             Self::CONFLICT => "conflict",
             Self::PRECONDITION_FAILED => "precondition failed",
             Self::INVALID_LOGIN => "invalid login",

@@ -341,6 +341,11 @@ impl Peer {
 
     /// Plays the login.
     pub fn login(&mut self) {
+        self.login_saying(|reply| reply);
+    }
+
+    /// Plays the login, with more in its first reply.
+    pub fn login_saying(&mut self, more: impl FnOnce(PacketBuilder) -> PacketBuilder) {
         let hello = self.expect(PacketType::HELLO);
         let mut reply = PacketBuilder::reply(hello.header(), Status::OK)
             .long("JMQConnectionID", 77)
@@ -349,7 +354,7 @@ impl Peer {
         if let Some(credit) = self.style.connection_credit {
             reply = reply.int("JMQSize", credit);
         }
-        self.send(reply);
+        self.send(more(reply));
         let ask = PacketBuilder::new(PacketType::AUTHENTICATE_REQUEST)
             .consumer_id(hello.header().consumer_id)
             .string("JMQAuthType", "digest")

@@ -20,7 +20,11 @@ pub use self::{
     destination::DestinationObject,
 };
 use self::{connection_type::OldAddress, table::ATTRIBUTES};
-use super::{address::Address, error::ConfigError, waiting::WaitStrategy};
+use super::{
+    address::{self, Address},
+    error::ConfigError,
+    waiting::WaitStrategy,
+};
 use crate::{flow::FlowSettings, in_process::InProcess, setting::nearest};
 
 /// Whose defaults a factory has.
@@ -45,6 +49,9 @@ pub enum AddressListBehavior {
     /// In a random order, which another connection has otherwise.
     Random,
 }
+
+/// The shortest rest between attempts where brokers take over from one another.
+const TAKEOVER_REST: Duration = Duration::from_secs(3);
 
 /// Settings of one connection.
 #[derive(Clone)]
@@ -187,6 +194,26 @@ impl Settings {
     /// Whether there is such an attribute, and its value is another than that of the profile.
     pub(super) fn is_changed(&self, name: &str) -> bool {
         find(name).is_ok_and(|attribute| attribute.is_changed(self))
+    }
+
+    /// These settings where brokers take over from one another: with the addresses that one of them
+    /// named, no end to the attempts, and time for a takeover between them.
+    pub(super) fn for_takeover(&self, brokers: &str) -> Self {
+        let mut settings = self.clone();
+        settings.addresses = self.address_list();
+        match address::parse_list(brokers) {
+            Ok(named) => {
+                for one in named {
+                    if !settings.addresses.contains(&one) {
+                        settings.addresses.push(one);
+                    }
+                }
+            }
+            Err(error) => tracing::debug!(%error, brokers, "the broker named no addresses"),
+        }
+        settings.iterations = None;
+        settings.interval = settings.interval.max(TAKEOVER_REST);
+        settings
     }
 
     /// The addresses to try, one at least.
