@@ -31,7 +31,17 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("telemetry", &["sync"]),
     (
         "fuzzing",
-        &["wire", "message", "selector", "proto", "in_process", "reactor", "broker", "client"],
+        &[
+            "wire",
+            "message",
+            "selector",
+            "proto",
+            "sync",
+            "in_process",
+            "reactor",
+            "broker",
+            "client",
+        ],
     ),
     ("internals", &["sync", "proto", "wire", "reactor"]),
 ];

@@ -196,6 +196,8 @@ fn run_fuzzers(work: &mut Work<'_>, only: Option<&str>, seconds: u64) -> Result<
         std::fs::create_dir_all(work.root.join(&corpus)).map_err(|error| error.to_string())?;
         let mut command = fuzz(work, &["run", target, &corpus, &seeds, "--"]);
         command.arg(format!("-max_total_time={seconds}")).arg("-print_final_stats=1");
+        // Inputs take milliseconds. One that takes so long hangs.
+        command.arg("-timeout=30");
         let result = work.run(&mut command);
         work.count(result.is_ok());
         problems.extend(result.err());
