@@ -532,9 +532,13 @@ impl Core {
             }
             if let Some(own) = producer.credit.try_take() {
                 if let Some(all) = self.credit.try_take() {
-                    return Ok(Flags::empty()
-                        .set(Flags::CONSUMER_FLOW, own.last())
-                        .set(Flags::FLOW_PAUSED, all.last()));
+                    if self.epoch() == epoch {
+                        return Ok(Flags::empty()
+                            .set(Flags::CONSUMER_FLOW, own.last())
+                            .set(Flags::FLOW_PAUSED, all.last()));
+                    }
+                    // It may be of the next link, whose last message must carry the mark.
+                    let _open_again = self.credit.give_back(all);
                 }
                 let _open_again = producer.credit.give_back(own);
             }
