@@ -8,6 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use tidegate::{
+    broker::{Broker, BrokerConfig, Idle},
     client::{
         AcknowledgeMode, Connection, ConnectionFactory, Consumer, Producer, Session, WaitStrategy,
     },
@@ -60,7 +61,10 @@ impl Side {
             Wait::Block if duty.setting("spins") => WaitStrategy::SpinThenPark(SPIN),
             Wait::Block => WaitStrategy::Park,
         });
-        let connection = factory.create_connection().unwrap();
+        Self::over(factory.create_connection().unwrap())
+    }
+
+    fn over(connection: Connection) -> Self {
         connection.start().unwrap();
         let session = connection.create_session(AcknowledgeMode::DupsOk).unwrap();
         Self { session, connection }
@@ -104,6 +108,24 @@ pub(crate) fn listening_requester(duty: &Duty) {
             }
             thread::yield_now();
         }
+    });
+}
+
+/// Makes round trips through a broker in the same process, without sockets; it has one loop, which
+/// spins as this thread does.
+pub(crate) fn in_process_requester(duty: &Duty) {
+    let mut config = BrokerConfig::default();
+    config.listen.set_port(0);
+    (config.loops, config.idle) = (1, Idle::Spin);
+    let broker = Broker::start(config).expect("a broker on free ports");
+    let mut factory = ConnectionFactory::new();
+    factory.wait_strategy(WaitStrategy::Spin);
+    let connection = factory.create_connection_in_process(&broker.in_process()).unwrap();
+    let side = Side::over(connection);
+    let (consumer, producer) = (side.consumer(), side.producer());
+    take_times(duty, || {
+        producer.send(message()).unwrap();
+        consumer.receive().unwrap().expect("it comes back");
     });
 }
 

@@ -56,6 +56,7 @@ fn play(name: &str, duty: &Duty) {
         "relay" => bare::relay(duty),
         "requester" => library::requester(duty),
         "listening requester" => library::listening_requester(duty),
+        "in-process requester" => library::in_process_requester(duty),
         "sender" => library::sender(duty),
         "lone sender" => library::lone_sender(duty),
         "taker" => library::taker(duty),

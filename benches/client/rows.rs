@@ -13,10 +13,11 @@ use crate::{
 type Row = (&'static str, fn(&Plan));
 
 /// Every row, by the name it is filtered with.
-const ROWS: [Row; 6] = [
+const ROWS: [Row; 7] = [
     ("spin", |plan| trip(plan, Wait::Spin, AtMost(1.25))),
     ("park", |plan| trip(plan, Wait::Block, AtMost(1.2))),
     ("listener", listener),
+    ("process", in_process),
     ("take", take),
     ("send", send),
     ("lone", lone),
@@ -63,6 +64,13 @@ fn listener(plan: &Plan) {
     print_times("through a listener, both threads park", &parked);
     print_times("through a listener, both spin for 50 µs first", &spun);
     judge("p50, spinning first / bare", &spun, &bare, |run| run.p50_us, AtMost(1.6));
+}
+
+/// A message to a broker in the same process, and back.
+fn in_process(plan: &Plan) {
+    let [ours] = rounds(plan.rounds, [&|| runs::trip_in_process(plan)]);
+    print_times("round trip through a broker in the process", &ours);
+    verdict("µs of p50", median_of(&ours, |run| run.p50_us), "", AtMost(3.0));
 }
 
 /// Messages that have arrived, taken by the application.

@@ -68,6 +68,11 @@ pub(crate) fn trip(plan: &Plan, who: Who, wait: Wait) -> Times {
     times(plan, who.start("requester", wait, address))
 }
 
+/// Round trips through a broker in the same process.
+pub(crate) fn trip_in_process(plan: &Plan) -> Times {
+    times(plan, Part::start("in-process requester", &[]))
+}
+
 /// Messages sent one at a time, to somebody who is awake.
 pub(crate) fn lone(plan: &Plan, who: Who) -> Times {
     let (_peer, address) = who.peer("sink", Wait::Spin, [0, 1]);

@@ -93,7 +93,9 @@ impl Core {
         if !self.renew(input) {
             return false;
         }
-        if input.buffer.capacity() - input.buffer.len() < READ_BYTES_LEAST {
+        // From the start again if nobody holds on to what was read before: that memory is warm.
+        let begins_anew = input.buffer.try_reclaim(READ_BYTES);
+        if !begins_anew && input.buffer.capacity() - input.buffer.len() < READ_BYTES_LEAST {
             input.buffer.reserve(READ_BYTES);
         }
         match input.wire.receive(&mut input.buffer, wait, &mut input.timeout) {
