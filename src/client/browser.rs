@@ -170,7 +170,7 @@ impl Browse {
         let shared = &self.session.shared;
         let longest = shared.core.settings.browse_timeout;
         let ready = || match self.link.inbox.pop() {
-            Some(packet) => Some(Ok(packet)),
+            Some(arrived) => Some(Ok(arrived.packet)),
             None if shared.core.epoch() != self.epoch => {
                 Some(Err(shared.core.interrupted(PacketType::DELIVER)))
             }

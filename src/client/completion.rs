@@ -256,8 +256,12 @@ impl SessionShared {
         };
         let outcome = match core.wait(&self.completions.signal, deadline, ready) {
             Ok(Some(Some(packet))) => check(kind, packet).map(|_reply| ()),
-            // The link was lost.
-            Ok(Some(None)) => target.send_again(&message, sent),
+            // The link was lost. The session is open for this send until it is completed.
+            Ok(Some(None)) => {
+                core.command(Command::ForgetReply(reply.id));
+                let place = self.place(Role::Completion);
+                listening::run(place, || target.send_again(&message, sent))
+            }
             Ok(None) => {
                 core.command(Command::ForgetReply(reply.id));
                 Err(RequestError::TimedOut {

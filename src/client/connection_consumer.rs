@@ -30,6 +30,7 @@ use super::{
     connection::{Connection, ConnectionOwner},
     consumer::{Consumer, ConsumerShared},
     error::{ConnectionError, RequestError, SessionError},
+    links::Arrived,
     listening,
     options::ConsumerOptions,
     output::Push,
@@ -261,13 +262,17 @@ impl Dispatch {
         let mut number = 0;
         while let Some(server) = self.pool.acquire() {
             let Some(packets) = source.next(self.load_max) else { return };
-            let messages = packets.into_iter().filter_map(|packet| {
+            let messages = packets.into_iter().filter_map(|arrived| {
                 // What came over a link that is gone comes again.
-                let block = source.consumer.block_of(&source.session.core, &packet)?;
+                let block = arrived.block(&source.session.core)?;
                 number += 1;
-                Some(Loaded { packet, block, number, source: Arc::clone(source) })
+                Some(Loaded { packet: arrived.packet, block, number, source: Arc::clone(source) })
             });
-            let Some(load) = Load::put(source, server.session(), messages.collect()) else {
+            let messages: Vec<_> = messages.collect();
+            if messages.is_empty() {
+                continue;
+            }
+            let Some(load) = Load::put(source, server.session(), messages) else {
                 tracing::warn!(
                     "a pool gave a session that takes no messages; its consumer is closed"
                 );
@@ -284,7 +289,7 @@ impl Source {
     }
 
     /// Waits for the next messages; `None` when there are no more.
-    fn next(&self, most: usize) -> Option<Vec<Packet>> {
+    fn next(&self, most: usize) -> Option<Vec<Arrived>> {
         let (session, link) = (&self.session, &self.consumer.link);
         let ready = || {
             if self.is_ending() {
@@ -351,8 +356,8 @@ impl Source {
         unseen.sort_unstable_by_key(|(number, _)| *number);
         let mut unseen: Vec<_> = unseen.into_iter().map(|(_, block)| block).collect();
         let before = unseen.len();
-        while let Some(packet) = consumer.link.inbox.pop() {
-            unseen.push(Block::of(packet.header(), epoch));
+        while let Some(arrived) = consumer.link.inbox.pop() {
+            unseen.push(arrived.last_block());
         }
         core.discarded(u32::try_from(unseen.len() - before).unwrap_or(u32::MAX));
         acks::redeliver(core, epoch, unseen, Seen::No, None);

@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 use super::{
     acks::{self, Block, Unwanted},
     clock,
-    core::Core,
     error::{AcknowledgeError, ConnectionError, ReceiveError, RequestError, SessionError},
-    links::{Command, ConsumerLink},
+    links::{Arrived, Command, ConsumerLink},
     listener::Listener,
     options::ConsumerOptions,
     session::{AcknowledgeMode, Session, SessionOwner},
@@ -85,8 +84,14 @@ impl Consumer {
             let (reply, _epoch) = core.request_linked(kind, build, command)?;
             read_id(&reply, "JMQConsumerID")?;
             shared.add_consumer(&consumer);
-            if core.is_registered(kind, &link.remote)? {
-                break;
+            match core.is_registered(kind, &link.remote) {
+                Ok(true) => break,
+                Ok(false) => {}
+                Err(error) => {
+                    // Nobody will have it, so it is not made again.
+                    shared.abandon_consumer(&consumer);
+                    return Err(error.into());
+                }
             }
             // Its link was lost before whoever restored that could know it.
             shared.forget_consumer(&consumer);
@@ -136,8 +141,8 @@ impl Consumer {
                 session.core.poll(1);
             }
             match consumer.next(session) {
-                Some(Next::Message(packet)) => {
-                    if let Some(message) = session.accept(consumer, &packet)? {
+                Some(Next::Message(arrived)) => {
+                    if let Some(message) = session.accept(consumer, &arrived)? {
                         return Ok(Some(message));
                     }
                 }
@@ -230,8 +235,8 @@ impl Consumer {
             session.ask_for_next(consumer);
             let signal = &session.link.signal;
             match session.core.wait(signal, deadline, || consumer.next(session)) {
-                Ok(Some(Next::Message(packet))) => {
-                    if let Some(message) = session.accept(consumer, &packet)? {
+                Ok(Some(Next::Message(arrived))) => {
+                    if let Some(message) = session.accept(consumer, &arrived)? {
                         return Ok(Some(message));
                     }
                 }
@@ -246,7 +251,7 @@ impl Consumer {
 /// What a receiver finds.
 #[derive(Debug)]
 enum Next {
-    Message(Packet),
+    Message(Arrived),
     Closed,
     /// The application must hear of something first.
     Refused(RequestError),
@@ -264,15 +269,6 @@ impl ConsumerShared {
             return Some(Next::Refused(error));
         }
         self.link.inbox.pop().map(Next::Message)
-    }
-
-    /// What names a message that came for this consumer; `None` if it came over a link that is
-    /// gone: the broker sends it again.
-    pub(super) fn block_of(&self, core: &Core, packet: &Packet) -> Option<Block> {
-        let (epoch, id) = self.link.remote.on();
-        let header = packet.header();
-        let present = header.consumer_id == id && core.epoch() == epoch;
-        present.then(|| Block::of(header, epoch))
     }
 
     /// Completes a request to add this consumer to its session.
@@ -332,9 +328,10 @@ impl SessionShared {
     fn accept(
         &self,
         consumer: &ConsumerShared,
-        packet: &Packet,
+        arrived: &Arrived,
     ) -> Result<Option<Message>, ReceiveError> {
-        let Some(block) = consumer.block_of(&self.core, packet) else { return Ok(None) };
+        let Some(block) = arrived.block(&self.core) else { return Ok(None) };
+        let packet = &arrived.packet;
         let Some(message) = self.open(consumer, packet, block)? else { return Ok(None) };
         match self.mode {
             AcknowledgeMode::Auto | AcknowledgeMode::Transacted => {

@@ -48,7 +48,7 @@ use crate::{
     flow::{Buffer, Resume, Window},
     message::{Destination, DestinationKind},
     proto::client::{ClientEnd, ConnectionError, Welcome, read_status, request},
-    sync::{Arc, AtomicBool, AtomicU64, Helm, Inbox, Ordering, Queue, Signal, Snapshot, Ticket},
+    sync::{Arc, AtomicBool, AtomicU64, Helm, Inbox, Ordering, Queue, Signal, Snapshot, Ticket, fence},
     wire::{
         Decoder, Flags, MessageId, Packet, PacketBuilder, PacketType, Status,
         limits::PACKET_BYTES_MAX,
@@ -558,7 +558,10 @@ impl Core {
     /// Whether this caller is the one to close the connection.
     pub(super) fn begin_close(&self) -> bool {
         // AcqRel: forbids that two callers both close.
-        !self.closing.swap(true, Ordering::AcqRel)
+        let first = !self.closing.swap(true, Ordering::AcqRel);
+        // No link is made any more for those who wait for one.
+        self.restored.wake_all();
+        first
     }
 
     pub(super) fn is_closing(&self) -> bool {
@@ -595,6 +598,8 @@ impl Core {
         self.reason.update(|earlier| earlier.is_none().then(|| Some(reason.clone())));
         // Release: whoever sees the flag finds the reason.
         self.lost.store(true, Ordering::Release);
+        // SeqCst fence: see `relink`.
+        fence(Ordering::SeqCst);
         self.wire().shut_down();
         self.wake_everybody();
     }

@@ -66,13 +66,12 @@ impl Keeper {
             let deadline = clock::now() + TICK;
             let core = Arc::clone(&self.core);
             // Relaxed, here and below: the signal's fences order the flag against the sleep.
-            let called = || {
-                core.keeper_wanted.load(Ordering::Relaxed)
-                    || core.lost().is_some()
-                    || !core.epoch().is_up()
-            };
+            // Whoever closes the connection ends it, and wants no other link.
+            let down = || !core.epoch().is_up() && !core.is_closing();
+            let called =
+                || core.keeper_wanted.load(Ordering::Relaxed) || core.lost().is_some() || down();
             core.keeper.sleep_unless(called, Some(deadline));
-            if !core.epoch().is_up() && core.lost().is_none() {
+            if down() && core.lost().is_none() {
                 core.restore(&mut self.whereabouts);
                 self.pinged = None;
                 self.idle_since = clock::now();

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     message::Destination,
     proto::client::{ConnectionError, Welcome},
-    sync::{Arc, Ordering},
+    sync::{Arc, Ordering, fence},
     wire::{PacketBuilder, PacketType},
 };
 
@@ -48,20 +48,18 @@ impl Core {
 
     /// The present link; waits for one as long as a request waits for its reply.
     pub(super) fn await_link(&self, wanted_for: PacketType) -> Result<Epoch, RequestError> {
-        let up = || {
-            let epoch = self.epoch();
-            epoch.is_up().then_some(epoch)
-        };
         self.check_alive()?;
-        if let Some(epoch) = up() {
-            return Ok(epoch);
-        }
-        if self.is_closing() {
-            return Err(ConnectionError::Closed.into());
+        // Whoever closes the connection waits for those that wait here; nobody makes a link then.
+        let up = || match self.epoch() {
+            epoch if epoch.is_up() => Some(Ok(epoch)),
+            _ => self.is_closing().then(|| Err(ConnectionError::Closed.into())),
+        };
+        if let Some(found) = up() {
+            return found;
         }
         let deadline = clock::deadline_after(self.settings.ack_timeout);
         let restored = Arc::clone(&self.restored);
-        self.wait(&restored, deadline, up)?.ok_or_else(|| self.timed_out(wanted_for))
+        self.wait(&restored, deadline, up)?.unwrap_or_else(|| Err(self.timed_out(wanted_for)))
     }
 
     /// Whether the broker knows what was just entered into its list: the link is there still, or
@@ -104,6 +102,12 @@ impl Core {
         debug_assert!(pushed.is_ok(), "one thread restores links");
         let ended = self.present.end(between);
         debug_assert!(ended, "one thread restores links");
+        // SeqCst fence: the link is published before the look whether the connection has ended, as
+        // in `fail` the end comes before the look for the link. One of the two shuts it down.
+        fence(Ordering::SeqCst);
+        if self.lost().is_some() {
+            self.wire().shut_down();
+        }
         // Acquire: as everybody who looks whether messages flow.
         if self.started.load(Ordering::Acquire) {
             self.submit(epoch, PacketBuilder::new(PacketType::START), Push::Now);
@@ -131,7 +135,8 @@ impl Core {
     /// The link of `epoch` is lost. If that is to be mended, the housekeeping thread begins; else
     /// the connection ends for this reason.
     pub(super) fn lose(&self, epoch: Epoch, reason: ConnectionError) {
-        if self.epoch() != epoch {
+        // Without a link there is none to lose: what was left of the last one failed once more.
+        if self.epoch() != epoch || !epoch.is_up() {
             return;
         }
         let exits = matches!(reason, ConnectionError::Goodbye { exit: true, .. });

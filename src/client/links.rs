@@ -1,7 +1,8 @@
 //! What the reader of a connection and the handles of its consumers and producers share.
 
 use super::{
-    acks::{Acks, Batch},
+    acks::{Acks, Batch, Block},
+    core::Core,
     epoch::{Epoch, RemoteId},
 };
 use crate::{
@@ -9,6 +10,26 @@ use crate::{
     sync::{Arc, AtomicBool, AtomicU64, Inbox, Ordering, Queue, Signal},
     wire::Packet,
 };
+
+/// A message that came, and over which link.
+#[derive(Debug)]
+pub(super) struct Arrived {
+    pub(super) packet: Packet,
+    pub(super) epoch: Epoch,
+}
+
+impl Arrived {
+    /// What names it at the broker; `None` if it came over a link that is gone: the broker sends
+    /// it again.
+    pub(super) fn block(&self, core: &Core) -> Option<Block> {
+        (core.epoch() == self.epoch).then(|| self.last_block())
+    }
+
+    /// What named it when it came.
+    pub(super) const fn last_block(&self) -> Block {
+        Block::of(self.packet.header(), self.epoch)
+    }
+}
 
 /// A consumer's messages on their way from the reader to the application.
 ///
@@ -18,7 +39,7 @@ pub(super) struct ConsumerLink {
     /// Tells it from others of its connection, on every link.
     pub(super) key: u64,
     pub(super) remote: RemoteId,
-    pub(super) inbox: Inbox<Packet>,
+    pub(super) inbox: Inbox<Arrived>,
     pub(super) buffer: Buffer,
     pub(super) session: Arc<SessionLink>,
     flow: FlowSettings,

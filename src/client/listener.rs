@@ -11,6 +11,7 @@ use super::{
     clock,
     consumer::ConsumerShared,
     error::RequestError,
+    links::Arrived,
     listening::{self, Role},
     session::AcknowledgeMode,
     session_state::SessionShared,
@@ -62,9 +63,12 @@ fn run(session: &Arc<SessionShared>) {
             turns.take_next(session).map(Some)
         });
         // Closing, or the connection is lost, which those who use the session are told.
-        let Ok(Some(Some((key, packet)))) = next else { break };
+        let Ok(Some(Some((key, arrived)))) = next else { break };
         if let Some(listener) = turns.listeners.get_mut(&key) {
-            hand_over(session, &listener.consumer, &mut *listener.call, &packet);
+            if let Some(block) = arrived.block(&session.core) {
+                let call = &mut *listener.call;
+                hand_over(session, &listener.consumer, call, &arrived.packet, block);
+            }
             session.ask_for_next(&listener.consumer);
         }
         // Release: what the listener did comes before what a closer does next.
@@ -118,7 +122,7 @@ impl Turns {
 
     /// The next message of some consumer, which counts as running from here on; each consumer in
     /// turn.
-    fn take_next(&mut self, session: &SessionShared) -> Option<(u64, Packet)> {
+    fn take_next(&mut self, session: &SessionShared) -> Option<(u64, Arrived)> {
         if !session.may_deliver() {
             return None;
         }
@@ -136,11 +140,11 @@ impl Turns {
             fence(Ordering::SeqCst);
             let may_go_on = session.may_deliver() && !session.is_closing();
             let open = may_go_on && !consumer.link.is_closed();
-            let packet = open.then(|| consumer.link.inbox.pop()).flatten();
+            let arrived = open.then(|| consumer.link.inbox.pop()).flatten();
             // At the end of the line, for its next message or for when it may go on.
             self.waiting.push_back(key);
-            if let Some(packet) = packet {
-                return Some((key, packet));
+            if let Some(arrived) = arrived {
+                return Some((key, arrived));
             }
             // Release: nothing was run; a closer may go on.
             session.running.store(0, Ordering::Release);
@@ -157,14 +161,18 @@ impl Turns {
     }
 }
 
-/// Runs the listener on a message, again if it fails, and acknowledges as the session does.
+/// Runs the listener on a message, again if it fails, and acknowledges as the session does. Not on
+/// one whose link is gone.
 pub(super) fn hand_over(
     session: &SessionShared,
     consumer: &ConsumerShared,
     listener: &mut dyn FnMut(Message),
     packet: &Packet,
+    block: Block,
 ) {
-    let Some(block) = consumer.block_of(&session.core, packet) else { return };
+    if block.epoch != session.core.epoch() {
+        return;
+    }
     let Ok(Some(_)) = session.open(consumer, packet, block) else { return };
     let settles = match settles(session) {
         Ok(settles) => settles,

@@ -377,8 +377,14 @@ impl Target {
             let (reply, _epoch) = session.core.request_linked(kind, build, command)?;
             read_id(&reply, "JMQProducerID")?;
             session.add_producer(&shared);
-            if session.core.is_registered(kind, &shared.link.remote)? {
-                break;
+            match session.core.is_registered(kind, &shared.link.remote) {
+                Ok(true) => break,
+                Ok(false) => {}
+                Err(error) => {
+                    // Nobody will have it, so it is not made again.
+                    session.abandon_producer(&shared);
+                    return Err(error);
+                }
             }
             // Its link was lost before whoever restored that could know it.
             session.forget_producer(&shared);

@@ -11,7 +11,7 @@ use bytes::BytesMut;
 use super::{
     core::Core,
     epoch::Epoch,
-    links::{Awaited, Command, ConsumerLink, ProducerLink},
+    links::{Arrived, Awaited, Command, ConsumerLink, ProducerLink},
     output::Push,
     replies::Replies,
     routes::Routes,
@@ -48,8 +48,9 @@ pub(super) struct Input {
     /// Replies that go elsewhere than into a slot, by their ids.
     awaited: HashMap<i64, Arc<Awaited>>,
     burst: Vec<Packet>,
-    /// Consumers that were made again on this link, and the prefetch that was agreed.
-    renewed: Vec<(Arc<ConsumerLink>, Credit)>,
+    /// Until it is taken over: consumers that were made again on this link, and the prefetch that
+    /// was agreed.
+    renewed: Option<Vec<(Arc<ConsumerLink>, Credit)>>,
 }
 
 impl Core {
@@ -68,16 +69,17 @@ impl Core {
     /// here, where nothing of it can come any more.
     fn renew(&self, input: &mut Input) -> bool {
         let epoch = self.epoch();
-        if input.epoch == epoch {
-            return true;
-        }
-        while let Some(fresh) = self.fresh.pop() {
-            *input = fresh;
-        }
         if input.epoch != epoch {
-            return false;
+            // It may be there before its epoch has begun, or be of a later one by now.
+            while let Some(fresh) = self.fresh.pop() {
+                *input = fresh;
+            }
+            if input.epoch != epoch {
+                return false;
+            }
         }
-        for (link, agreed) in input.renewed.drain(..) {
+        let Some(renewed) = input.renewed.take() else { return true };
+        for (link, agreed) in renewed {
             link.begin_again(agreed);
         }
         if let Some(all) = &self.buffered {
@@ -223,13 +225,14 @@ impl Core {
 
     fn deliver(&self, input: &mut Input, packet: Packet, paused: bool) {
         let id = packet.header().consumer_id;
+        let epoch = input.epoch;
         let Some(link) = input.routes.consumer(id) else {
             // Of a consumer that is closed: the broker takes it back when it hears of that.
             self.discarded(1);
             return;
         };
         let resume = link.buffer.delivered(paused);
-        link.inbox.push(packet);
+        link.inbox.push(Arrived { packet, epoch });
         if let Some(resume) = resume {
             self.resume_consumer(link, resume);
         }
@@ -275,15 +278,20 @@ impl Input {
             adding: Vec::new(),
             awaited: HashMap::new(),
             burst: Vec::new(),
-            renewed: Vec::new(),
+            renewed: None,
         }
+    }
+
+    /// Marks it as another link's, which whoever reads has to take over.
+    pub(super) fn renew(&mut self) {
+        self.renewed = Some(Vec::new());
     }
 
     /// Enters a consumer that was made again on this link, before anybody reads from it.
     pub(super) fn renew_consumer(&mut self, id: i64, link: &Arc<ConsumerLink>, agreed: Credit) {
         link.remote.set(id, self.epoch);
         self.routes.add_consumer(id, Arc::clone(link));
-        self.renewed.push((Arc::clone(link), agreed));
+        self.renewed.get_or_insert_default().push((Arc::clone(link), agreed));
     }
 
     /// Enters a producer that was made again on this link, before anybody reads from it.
@@ -312,7 +320,8 @@ impl Input {
         match command {
             Command::AddConsumer { link, .. } => {
                 let Ok(Some(id)) = table.long("JMQConsumerID") else { return };
-                link.agree(size.map_or(Credit::Unlimited, Credit::from_wire));
+                // Something may have come before an earlier link was lost.
+                link.begin_again(size.map_or(Credit::Unlimited, Credit::from_wire));
                 link.remote.set(id, self.epoch);
                 self.routes.add_consumer(id, link);
             }

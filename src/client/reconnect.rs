@@ -17,7 +17,11 @@
 //! # Source
 //! The wire protocol, reconnect and fail-over.
 
-use std::{collections::VecDeque, time::Instant};
+use std::{
+    collections::VecDeque,
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Instant,
+};
 
 use super::{
     address::Address,
@@ -85,7 +89,10 @@ impl Core {
 
     pub(super) fn tell(&self, event: &ConnectionEvent) {
         if let Some(observer) = &*self.observer.load_full() {
-            observer.tell(event);
+            let told = catch_unwind(AssertUnwindSafe(|| observer.tell(event)));
+            if told.is_err() {
+                tracing::warn!(?event, "an observer of the connection panicked");
+            }
         }
     }
 
@@ -306,6 +313,7 @@ impl<'a> Dialogue<'a> {
         let LoggedIn { end, decoder, wire, timeout, welcome, .. } = self.login;
         let wire = Arc::new(wire);
         let mut input = Input::new(self.epoch, Arc::clone(&wire), end, decoder, timeout);
+        input.renew();
         for (id, consumer, agreed) in &consumers {
             input.renew_consumer(*id, &consumer.link, *agreed);
         }

@@ -87,8 +87,8 @@ impl SessionShared {
         let mut emptied = Vec::new();
         for consumer in consumers.iter() {
             let before = unseen.len();
-            while let Some(packet) = consumer.link.inbox.pop() {
-                unseen.push(Block::of(packet.header(), epoch));
+            while let Some(arrived) = consumer.link.inbox.pop() {
+                unseen.push(arrived.last_block());
             }
             emptied.push((consumer, u32::try_from(unseen.len() - before).unwrap_or(u32::MAX)));
         }
@@ -135,12 +135,16 @@ impl SessionShared {
         self.transaction.store(id.unwrap_or(0).cast_unsigned(), Ordering::Release);
     }
 
-    /// Begins the next transaction of a transacted session, unless a new link brings one.
-    pub(super) fn begin(&self, mut epoch: Epoch) -> Result<(), RequestError> {
+    /// Begins the transaction after `ended` of a transacted session, unless a new link brings it.
+    pub(super) fn begin(&self, mut epoch: Epoch, ended: Option<i64>) -> Result<(), RequestError> {
+        let mut ended = ended.unwrap_or(0).cast_unsigned();
         loop {
             // Relaxed: nothing of the next transaction comes before its beginning.
             self.touched.store(false, Ordering::Relaxed);
-            self.set_transaction(None);
+            // A new link may have brought the next one already. Release: see
+            // `present_transaction`.
+            let order = (Ordering::Release, Ordering::Relaxed);
+            let _gone = self.transaction.compare_exchange(ended, 0, order.0, order.1);
             let session = self.remote.get();
             let fill = |packet: PacketBuilder| packet.long("JMQSessionID", session);
             match self.core.request_on(epoch, PacketType::START_TRANSACTION, fill) {
@@ -159,6 +163,7 @@ impl SessionShared {
                     if self.present_transaction().is_ok() {
                         return Ok(());
                     }
+                    ended = 0;
                 }
                 Err(error) => return Err(error),
             }
@@ -169,7 +174,7 @@ impl SessionShared {
     pub(super) fn commit(&self) -> Result<(), RequestError> {
         self.check_open()?;
         let epoch = self.core.await_link(PacketType::COMMIT_TRANSACTION)?;
-        match self.transaction() {
+        let ended = match self.transaction() {
             Err(RequestError::RolledBack) => {
                 // With what came after the loss.
                 self.roll_back()?;
@@ -177,12 +182,22 @@ impl SessionShared {
             }
             Ok(Some(id)) => {
                 let fill = |packet: PacketBuilder| packet.long("JMQTransactionID", id);
-                self.core.request_on(epoch, PacketType::COMMIT_TRANSACTION, fill)?;
+                let committed = self.core.request_on(epoch, PacketType::COMMIT_TRANSACTION, fill);
+                if let Err(RequestError::Interrupted { request, .. }) = &committed {
+                    // This tells the application; the next transaction begins with the next link.
+                    self.core.await_link(*request)?;
+                    self.admit_lost_work();
+                }
+                committed?;
                 drop(self.link.acks.take_all());
+                Some(id)
             }
-            outcome => drop(outcome?),
-        }
-        self.begin(epoch)
+            outcome => outcome?,
+        };
+        self.begin(epoch, ended)?;
+        // A link that was lost behind the commit took no work with it.
+        self.admit_lost_work();
+        Ok(())
     }
 
     /// Rolls the transaction back and begins the next one.
@@ -197,7 +212,7 @@ impl SessionShared {
                 let packet = PacketBuilder::new(PacketType::ROLLBACK_TRANSACTION);
                 self.core.submit(epoch, packet.long("JMQTransactionID", id), Push::Later);
             }
-            self.begin(epoch)
+            self.begin(epoch, id)
         });
         self.unless_lost(rolled_back)
     }

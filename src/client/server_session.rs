@@ -112,7 +112,7 @@ impl Load {
                 acknowledge_blindly(shared, &message);
             }
             listening::run(self.source.session.place(Role::Listener), || {
-                listener::hand_over(shared, consumer, &mut call, &message.packet);
+                listener::hand_over(shared, consumer, &mut call, &message.packet, message.block);
             });
             self.source.session.ask_for_next(consumer);
             stop_running(shared);

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     message::{Destination, DestinationKind, Message},
-    sync::Arc,
+    sync::{Arc, Ordering},
     wire::{PacketBuilder, PacketType},
 };
 
@@ -88,8 +88,15 @@ impl Session {
             let id = read_id(&reply, "JMQSessionID")?;
             let shared = Arc::new(SessionShared::new(Arc::clone(&core), id, epoch, mode));
             core.register(&shared);
-            if core.is_registered(kind, &shared.remote)? {
-                break (shared, epoch);
+            match core.is_registered(kind, &shared.remote) {
+                Ok(true) => break (shared, epoch),
+                Ok(false) => {}
+                Err(error) => {
+                    // Nobody will have it, so it is not made again.
+                    shared.abandon();
+                    core.unregister(&shared);
+                    return Err(error.into());
+                }
             }
             // Its link was lost before whoever restored that could know it.
             core.unregister(&shared);
@@ -97,7 +104,7 @@ impl Session {
         let connection = Arc::clone(&connection.owner);
         let session = Self { owner: Arc::new(SessionOwner { shared, connection }) };
         if mode == AcknowledgeMode::Transacted {
-            session.owner.shared.begin(epoch)?;
+            session.owner.shared.begin(epoch, None)?;
         }
         Ok(session)
     }
@@ -299,10 +306,12 @@ impl Session {
             AcknowledgeMode::Client => {
                 shared.check_work()?;
                 let blocks = shared.link.acks.take_all();
-                match blocks.first() {
-                    Some(first) => shared.acknowledge(first.epoch, &blocks),
-                    None => Ok(()),
+                let Some(last) = blocks.last() else { return Ok(()) };
+                if blocks.iter().any(|block| block.epoch != last.epoch) {
+                    // The application took one just when its link was lost.
+                    return Err(shared.must_recover(blocks));
                 }
+                shared.acknowledge(last.epoch, &blocks)
             }
         }
     }
@@ -420,6 +429,15 @@ impl Session {
 }
 
 impl SessionShared {
+    /// Some of these messages were lost with their link: the others go back when the session is
+    /// recovered.
+    fn must_recover(&self, unacknowledged: Vec<Block>) -> AcknowledgeError {
+        self.link.acks.put_back(unacknowledged);
+        // Release: see `check_work`.
+        self.lost_work.store(true, Ordering::Release);
+        RequestError::Unacknowledged.into()
+    }
+
     /// Acknowledges what came over one link, as the application wishes.
     fn acknowledge(&self, epoch: Epoch, blocks: &[Block]) -> Result<(), AcknowledgeError> {
         match acks::acknowledge(&self.core, epoch, blocks, None, self.answer()) {

@@ -390,6 +390,8 @@ impl SessionShared {
         }
         match self.core.request_on(epoch, kind, |packet| fill(packet, id)) {
             Err(RequestError::Interrupted { .. }) => Ok(()),
+            // Who restored the link a moment ago has seen that it is closed, and was faster.
+            Err(error) if error.status() == Some(Status::NOT_FOUND) => Ok(()),
             deleted => deleted.map(drop),
         }
     }
