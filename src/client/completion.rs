@@ -14,6 +14,7 @@
 //! - Each send that was accepted is completed once: with the broker's word, with the time limit,
 //!   or with the reason of the connection's end.
 //! - The thread ends only when the session closes and no send is open.
+//! - Nothing is sent on a new link before what was sent before on the last one.
 //!
 //! # Ordering
 //! `open` is counted up before the session's closing flag is looked at, and the thread looks at the
@@ -39,7 +40,7 @@ use super::{
 use crate::{
     message::Message,
     proto::client::ConnectionError,
-    sync::{Arc, AtomicBool, AtomicUsize, Inbox, Ordering, Queue, Signal, fence},
+    sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Inbox, Ordering, Queue, Signal, fence},
     wire::MessageId,
 };
 
@@ -55,6 +56,10 @@ pub(super) struct Completions {
     line: Inbox<Pending>,
     /// Sends whose completion has not returned.
     open: AtomicUsize,
+    /// Those of them that were written at least once.
+    written: AtomicUsize,
+    /// The newest link on which all of an earlier one have been sent again.
+    caught_up: AtomicU64,
     /// Where the thread sleeps; woken by replies, new sends and the session's end.
     signal: Arc<Signal>,
     /// Woken when a completion has returned.
@@ -95,6 +100,8 @@ impl Completions {
         Self {
             line: Inbox::new(),
             open: AtomicUsize::new(0),
+            written: AtomicUsize::new(0),
+            caught_up: AtomicU64::new(Epoch::FIRST.number()),
             signal: Arc::new(Signal::new()),
             returned: Signal::new(),
             has_thread: AtomicBool::new(false),
@@ -102,9 +109,10 @@ impl Completions {
         }
     }
 
-    /// Wakes the thread, to see that the session closes.
+    /// Wakes the thread and who waits for it, to see that the session closes or the link is lost.
     pub(super) fn wake(&self) {
         self.signal.wake_all();
+        self.returned.wake_all();
     }
 
     /// Waits until the thread has ended, if there is one: the session closes.
@@ -135,6 +143,8 @@ impl Completions {
         call: Call,
     ) {
         let deadline = clock::deadline_after(core.settings.completion_timeout);
+        // Relaxed: the same thread, or one that it has told, sends what comes behind this.
+        self.written.fetch_add(1, Ordering::Relaxed);
         self.line.push(Pending { message, sent, reply, target, deadline, call });
         self.signal.wake_all();
     }
@@ -194,6 +204,29 @@ impl SessionShared {
                 completions.has_thread.store(false, Ordering::Release);
                 Err(ConnectionError::Socket(error.kind()).into())
             }
+        }
+    }
+
+    /// Waits until the asynchronous sends of an earlier link have been sent again on this one, so
+    /// that what is sent now comes behind them. Not from within a completion: it would wait for
+    /// itself.
+    pub(super) fn catch_up(&self, epoch: Epoch) {
+        let completions = &self.completions;
+        // Relaxed: the number alone; who is behind waits below.
+        if completions.caught_up.load(Ordering::Relaxed) == epoch.number()
+            || listening::in_completion(self.key())
+        {
+            return;
+        }
+        let gone = || self.core.epoch() != epoch || self.core.lost().is_some();
+        // Acquire: pairs with the end of `complete`.
+        let done = || completions.written.load(Ordering::Acquire) == 0 || gone();
+        while !done() {
+            completions.returned.sleep_unless(done, None);
+        }
+        if !gone() {
+            // Relaxed: as above.
+            completions.caught_up.store(epoch.number(), Ordering::Relaxed);
         }
     }
 
@@ -287,6 +320,8 @@ impl SessionShared {
                 "the completion of an asynchronous send panicked"
             );
         }
+        // Release: the message is at the broker before what `catch_up` lets through.
+        self.completions.written.fetch_sub(1, Ordering::Release);
         self.completions.close_one();
     }
 }

@@ -23,6 +23,10 @@ impl Epoch {
         self.0.is_multiple_of(2)
     }
 
+    pub(super) const fn number(self) -> u64 {
+        self.0
+    }
+
     /// What comes after it.
     pub(super) const fn next(self) -> Self {
         Self(self.0 + 1)
@@ -63,11 +67,17 @@ impl Present {
 pub(super) struct RemoteId {
     id: AtomicU64,
     epoch: AtomicU64,
+    /// On which link its end was told; all ones for none.
+    ended_on: AtomicU64,
 }
 
 impl RemoteId {
     pub(super) const fn new(id: i64, epoch: Epoch) -> Self {
-        Self { id: AtomicU64::new(id.cast_unsigned()), epoch: AtomicU64::new(epoch.0) }
+        Self {
+            id: AtomicU64::new(id.cast_unsigned()),
+            epoch: AtomicU64::new(epoch.0),
+            ended_on: AtomicU64::new(u64::MAX),
+        }
     }
 
     /// The newest number.
@@ -87,6 +97,12 @@ impl RemoteId {
     pub(super) fn on(&self) -> (Epoch, i64) {
         let epoch = self.epoch();
         (epoch, self.get())
+    }
+
+    /// Whether this caller is the one to tell the broker of its end on this link.
+    pub(super) fn end_on(&self, epoch: Epoch) -> bool {
+        // Relaxed: it decides between two callers, and hands nothing over.
+        self.ended_on.swap(epoch.0, Ordering::Relaxed) != epoch.0
     }
 
     /// Changes both.
@@ -121,5 +137,6 @@ mod tests {
         let next = Epoch::FIRST.next().next();
         id.set(i64::MAX, next);
         assert_eq!((id.get(), id.epoch()), (i64::MAX, next));
+        assert!(id.end_on(next) && !id.end_on(next) && id.end_on(next.next()));
     }
 }

@@ -403,6 +403,7 @@ impl Target {
         let mut sent = sent;
         loop {
             let epoch = core.await_link(kind)?;
+            self.session.catch_up(epoch);
             match self.attempt(epoch, message, waits, &mut sent) {
                 Err(SendCause::Request(RequestError::Interrupted { .. })) => {}
                 outcome => return outcome,
@@ -442,6 +443,7 @@ impl Target {
         let kind = message.kind().packet_type();
         loop {
             let epoch = core.await_link(kind)?;
+            self.session.catch_up(epoch);
             let reply = self.session.completions.announce(core, epoch);
             let written = self.prepare(epoch, message).and_then(|(ready, flags)| {
                 let flags = flags.with(Flags::ACKNOWLEDGE);

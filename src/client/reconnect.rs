@@ -225,19 +225,22 @@ struct Made {
 impl Made {
     /// Tells the broker of what was closed while there was no link to tell it over.
     fn delete_leftovers(&self, core: &Core, epoch: Epoch) {
-        for consumer in self.consumers.iter().filter(|consumer| consumer.link.is_deleted()) {
+        let consumers = self.consumers.iter().filter(|consumer| consumer.link.is_deleted());
+        for consumer in consumers.filter(|consumer| consumer.link.remote.end_on(epoch)) {
             let packet = PacketBuilder::new(PacketType::DELETE_CONSUMER);
             let packet = consumer.fill_delete(packet, consumer.link.remote.get(), None);
             core.submit(epoch, packet, Push::Later);
             core.command(Command::RemoveConsumer(Arc::clone(&consumer.link)));
         }
-        for producer in self.producers.iter().filter(|producer| producer.link.is_closed()) {
+        let producers = self.producers.iter().filter(|producer| producer.link.is_closed());
+        for producer in producers.filter(|producer| producer.link.remote.end_on(epoch)) {
             let packet = PacketBuilder::new(PacketType::DELETE_PRODUCER);
             let packet = packet.long("JMQProducerID", producer.link.remote.get());
             core.submit(epoch, packet, Push::Later);
             core.command(Command::RemoveProducer(Arc::clone(&producer.link)));
         }
-        for session in self.sessions.iter().filter(|session| session.is_finished()) {
+        let sessions = self.sessions.iter().filter(|session| session.is_finished());
+        for session in sessions.filter(|session| session.remote.end_on(epoch)) {
             let packet = PacketBuilder::new(PacketType::DESTROY_SESSION);
             let packet = packet.long("JMQSessionID", session.remote.get());
             core.submit(epoch, packet, Push::Later);

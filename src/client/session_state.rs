@@ -388,10 +388,12 @@ impl SessionShared {
             // Who restores the link sees that it is closed.
             return self.core.check_alive().map_err(Into::into);
         }
+        if !remote.end_on(epoch) {
+            // Who restored it a moment ago has seen that, and was faster.
+            return Ok(());
+        }
         match self.core.request_on(epoch, kind, |packet| fill(packet, id)) {
             Err(RequestError::Interrupted { .. }) => Ok(()),
-            // Who restored the link a moment ago has seen that it is closed, and was faster.
-            Err(error) if error.status() == Some(Status::NOT_FOUND) => Ok(()),
             deleted => deleted.map(drop),
         }
     }
@@ -407,9 +409,11 @@ impl SessionShared {
         }
         self.link.acks.flush(&self.core);
         let (epoch, id) = consumer.link.remote.on();
-        let packet = PacketBuilder::new(PacketType::DELETE_CONSUMER);
-        let packet = consumer.fill_delete(packet, id, self.last_seen(id));
-        self.core.submit(epoch, packet, Push::Now);
+        if consumer.link.remote.end_on(epoch) {
+            let packet = PacketBuilder::new(PacketType::DELETE_CONSUMER);
+            let packet = consumer.fill_delete(packet, id, self.last_seen(id));
+            self.core.submit(epoch, packet, Push::Now);
+        }
         self.let_go(&consumer.link);
     }
 
@@ -526,8 +530,10 @@ impl SessionShared {
             self.link.acks.flush(&self.core);
             self.roll_back_for_good();
             let (epoch, id) = self.remote.on();
-            let packet = PacketBuilder::new(PacketType::DESTROY_SESSION);
-            self.core.submit(epoch, packet.long("JMQSessionID", id), Push::Now);
+            if self.remote.end_on(epoch) {
+                let packet = PacketBuilder::new(PacketType::DESTROY_SESSION);
+                self.core.submit(epoch, packet.long("JMQSessionID", id), Push::Now);
+            }
             // The session's thread may be the reader; it is not waited for.
             self.core.nudge_reader();
         }
@@ -556,8 +562,10 @@ impl SessionShared {
         self.core.command(Command::RemoveProducer(Arc::clone(&producer.link)));
         if self.core.lost().is_none() {
             let (epoch, id) = producer.link.remote.on();
-            let packet = PacketBuilder::new(PacketType::DELETE_PRODUCER);
-            self.core.submit(epoch, packet.long("JMQProducerID", id), Push::Now);
+            if producer.link.remote.end_on(epoch) {
+                let packet = PacketBuilder::new(PacketType::DELETE_PRODUCER);
+                self.core.submit(epoch, packet.long("JMQProducerID", id), Push::Now);
+            }
         }
     }
 }
