@@ -8,6 +8,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
+    clippy::disallowed_types,
     reason = "a test ends where it fails, and has deadlines"
 )]
 
@@ -232,7 +233,7 @@ impl World {
         Seed(self.dice.lock().unwrap().next())
     }
 
-    fn connect(&self, client_id: Option<&str>) -> Connection {
+    fn connect(&self, more: &[(&str, &str)]) -> Connection {
         let mut dice = self.dice();
         let mut factory = ConnectionFactory::new();
         factory.address_list(&format!("mqtcp://{}/jms", self.proxy.address())).unwrap();
@@ -246,9 +247,7 @@ impl World {
             ("imqConnectionFlowCount", dice.pick(&["100", "5"])),
         ];
         factory.set_attributes(attributes).unwrap();
-        if let Some(id) = client_id {
-            factory.client_id(id).unwrap();
-        }
+        factory.set_attributes(more.iter().copied()).unwrap();
         loop {
             match factory.create_connection() {
                 Ok(connection) => return connection,
@@ -264,7 +263,8 @@ impl World {
     // ---- senders ----
 
     fn send(&self, name: usize, sends: Sends) -> Sent {
-        let connection = self.connect(None);
+        let answered = [("imqAckOnProduce", "true")];
+        let connection = self.connect(if sends == Sends::Answered { &answered } else { &[] });
         let mode = match sends {
             Sends::Transacted => AcknowledgeMode::Transacted,
             _ => AcknowledgeMode::Auto,
@@ -285,7 +285,7 @@ impl World {
             match sends {
                 Sends::Persistent | Sends::Answered | Sends::Unanswered => {
                     producer.send(message).unwrap();
-                    let sure = sends == Sends::Persistent;
+                    let sure = sends != Sends::Unanswered;
                     let fate = if sure { Fate::Arrives } else { Fate::MayArrive };
                     sent.fates.insert(text.clone(), fate);
                     if connection.id() != link || !sure {
@@ -348,7 +348,8 @@ impl World {
 
     fn receive(&self, log: &Log, ready: impl FnOnce()) {
         let durable = self.receives == Receives::Durable;
-        let connection = self.connect(durable.then_some("faulty"));
+        let named = [("imqConfiguredClientID", "faulty")];
+        let connection = self.connect(if durable { &named } else { &[] });
         let mut dice = self.dice();
         if self.receives == Receives::ConnectionConsumer {
             return thread::scope(|scope| self.receive_in_pool(scope, &connection, log, ready));
@@ -499,6 +500,8 @@ impl World {
                 sent.add(sender.join().unwrap());
             }
             calm.join().unwrap();
+            // What needs no answer is on its way until its connection has ended.
+            wait_until("the senders have gone", || self.broker.snapshot().connections <= 1);
             self.await_arrival(log, &sent);
             drop(stop);
             receiver.join().unwrap();

@@ -48,7 +48,9 @@ use crate::{
     flow::{Buffer, Resume, Window},
     message::{Destination, DestinationKind},
     proto::client::{ClientEnd, ConnectionError, Welcome, read_status, request},
-    sync::{Arc, AtomicBool, AtomicU64, Helm, Inbox, Ordering, Queue, Signal, Snapshot, Ticket, fence},
+    sync::{
+        Arc, AtomicBool, AtomicU64, Helm, Inbox, Ordering, Queue, Signal, Snapshot, Ticket, fence,
+    },
     wire::{
         Decoder, Flags, MessageId, Packet, PacketBuilder, PacketType, Status,
         limits::PACKET_BYTES_MAX,

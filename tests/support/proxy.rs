@@ -260,10 +260,7 @@ impl Shared {
             let most = left.map_or(chunk.len(), |left| {
                 usize::try_from(left).map_or(chunk.len(), |left| left.min(chunk.len()))
             });
-            let len = match from.read(&mut chunk[..most]) {
-                Ok(len @ 1..) => len,
-                _ => break,
-            };
+            let Ok(len @ 1..) = from.read(&mut chunk[..most]) else { break };
             passed += len as u64;
             if dropping {
                 continue;
