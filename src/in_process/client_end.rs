@@ -10,10 +10,6 @@ use bytes::BytesMut;
 use super::Link;
 use crate::sync::Arc;
 
-/// Looks for input before a reader sleeps. Between two of them it gives way, as the answer may be
-/// made on the same core. They take some 20 µs, which is less than a sleep and a wake.
-const LOOKS: u32 = 40;
-
 /// The client's end of a connection. Its drop ends the connection.
 #[derive(Debug)]
 pub(crate) struct ClientEnd {
@@ -53,14 +49,8 @@ impl ClientEnd {
         Ok(count)
     }
 
-    /// Waits until there is something to read, looking for a moment before it sleeps.
+    /// Sleeps until there is something to read.
     pub(crate) fn wait_for_input(&self, deadline: Instant) {
-        for _ in 0..LOOKS {
-            if self.has_input() {
-                return;
-            }
-            std::thread::yield_now();
-        }
         self.link.client.sleep_unless(|| self.has_input(), Some(deadline));
     }
 
