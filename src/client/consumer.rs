@@ -13,7 +13,7 @@ use super::{
     session_state::{LastSeen, SessionShared, read_id},
 };
 use crate::{
-    message::{Destination, DestinationKind, Message},
+    message::{Destination, DestinationKind, Message, MessageError},
     sync::Arc,
     wire::{Flags, Packet, PacketBuilder, PacketType},
 };
@@ -374,16 +374,20 @@ impl SessionShared {
             self.decline(block, Unwanted::Expired);
             return Ok(None);
         }
-        match Message::from_packet(packet) {
-            Ok(mut message) => {
-                self.add_local_properties(&mut message);
-                Ok(Some(message))
-            }
+        match self.read(packet) {
+            Ok(message) => Ok(Some(message)),
             Err(error) => {
                 self.decline(block, Unwanted::Unreadable);
                 Err(error.into())
             }
         }
+    }
+
+    /// The message in a packet, with the properties that it gets here.
+    pub(super) fn read(&self, packet: &Packet) -> Result<Message, MessageError> {
+        let mut message = Message::from_packet(packet)?;
+        self.add_local_properties(&mut message);
+        Ok(message)
     }
 
     /// Tells the broker that a message was not handed over, or in vain, unless it has forgotten it.

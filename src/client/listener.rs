@@ -173,7 +173,7 @@ pub(super) fn hand_over(
     if block.epoch != session.core.epoch() {
         return;
     }
-    let Ok(Some(_)) = session.open(consumer, packet, block) else { return };
+    let Ok(Some(message)) = session.open(consumer, packet, block) else { return };
     let settles = match settles(session) {
         Ok(settles) => settles,
         // It waits until the session is rolled back.
@@ -189,7 +189,7 @@ pub(super) fn hand_over(
         Settles::Afterwards => session.core.settings.redelivery_attempts,
         Settles::WhenAsked | Settles::With(_) => 0,
     };
-    let done = call(session, listener, packet, repeats);
+    let done = call(session, listener, message, packet, repeats);
     match session.mode {
         _ if settles != Settles::Afterwards => {}
         AcknowledgeMode::NoAcknowledge => {}
@@ -239,14 +239,17 @@ fn acknowledge(
     outcome.is_ok()
 }
 
-/// Calls the listener until it does not fail, so many times more at most; whether it did not.
+/// Calls the listener with the message until it does not fail, so many times more at most; whether
+/// it did not.
 fn call(
     session: &SessionShared,
     listener: &mut dyn FnMut(Message),
+    first: Message,
     packet: &Packet,
     repeats: u32,
 ) -> bool {
     let settings = &session.core.settings;
+    let mut opened = Some(first);
     for attempt in 0..=repeats {
         if attempt > 0 {
             let deadline = clock::deadline_after(Some(settings.redelivery_interval));
@@ -256,8 +259,14 @@ fn call(
                 return false;
             }
         }
-        let Ok(mut message) = Message::from_packet(packet) else { return false };
-        session.add_local_properties(&mut message);
+        let message = match opened.take() {
+            Some(message) => message,
+            // The listener has got the last one.
+            None => match session.read(packet) {
+                Ok(message) => message,
+                Err(_unreadable) => return false,
+            },
+        };
         let run = || listening::run(session.place(Role::Listener), || listener(message));
         if catch_unwind(AssertUnwindSafe(run)).is_ok() {
             return true;
