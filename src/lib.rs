@@ -119,10 +119,10 @@ pub mod internals {
     pub mod sync {
         //! The facade over what threads share, and what is built from it alone.
         pub use crate::sync::{
-            Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Back, Closed, Entered, Front, Gate,
-            Helm, Holders, Inbox, Kept, Lanes, Mailbox, Ordering, Outlet, Pipe, Queue, ReplyTable,
-            Reserve, Signal, Snapshot, Ticket, UnsafeCell, Waiting, Wake, Watch, block_on, broken,
-            edge, fence, fence_edge, sized, spin,
+            Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Back, Closed, Demand, Entered,
+            Front, Gate, Helm, Holders, Inbox, Kept, Lanes, Mailbox, Ordering, Outlet, Pipe, Queue,
+            ReplyTable, Reserve, Signal, Snapshot, Ticket, UnsafeCell, Waiting, Wake, Watch,
+            block_on, broken, edge, fence, fence_edge, sized, spin,
         };
     }
 }

@@ -198,6 +198,11 @@ pub(super) fn acknowledge(
     Ok(())
 }
 
+/// Acknowledges one message; the reply, if one is wanted, is awaited elsewhere.
+pub(super) fn send(core: &Core, block: Block, transaction: Option<i64>, reply_id: Option<i64>) {
+    submit(core, block.epoch, std::iter::once(&block), transaction, reply_id);
+}
+
 /// Submits an acknowledgement of these blocks, if there are any. Written without a builder, which
 /// allocates: there is one for each message, or for every ten.
 fn submit<'a>(

@@ -27,8 +27,8 @@ use crate::{
 
 /// Looks at the messages of a queue.
 ///
-/// Shape: a handle; each call of [`messages`](Self::messages) looks anew. It counts as no
-/// consumer. Dropping it does nothing.
+/// Shape: a handle; clones look at the same queue. Each call of [`messages`](Self::messages) looks
+/// anew. It counts as no consumer. Dropping it does nothing.
 ///
 /// ```
 /// # use tidegate::client::AcknowledgeMode;
@@ -48,7 +48,7 @@ use crate::{
 /// assert_eq!(browser.messages()?.count(), 2); // They are all still there.
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Browser {
     session: Arc<SessionOwner>,
     queue: Destination,

@@ -41,7 +41,7 @@ use crate::{
     message::Message,
     proto::client::ConnectionError,
     sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Inbox, Ordering, Queue, Signal, fence},
-    wire::MessageId,
+    wire::{MessageId, Packet},
 };
 
 /// Asynchronous sends of one session that may be open at one time; more wait.
@@ -95,6 +95,26 @@ impl std::fmt::Debug for Pending {
     }
 }
 
+impl Reply {
+    /// Announces to the reader that a reply is awaited, and what to wake then; before its request
+    /// is sent.
+    pub(super) fn announce(core: &Core, epoch: Epoch, signal: &Arc<Signal>) -> Self {
+        let awaited = Arc::new(Awaited::new(Arc::clone(signal)));
+        let id = core.replies.next_elsewhere();
+        core.command(Command::AwaitReply { reply_id: id, awaited: Arc::clone(&awaited) });
+        Self { id, epoch, awaited }
+    }
+
+    /// The reply, if it has come; `Some(None)` if its link is gone.
+    #[allow(clippy::option_option, reason = "a reply, no reply, or neither yet")]
+    pub(super) fn look(&self, core: &Core) -> Option<Option<Packet>> {
+        match self.awaited.reply.pop() {
+            Some(packet) => Some(Some(packet)),
+            None => (core.epoch() != self.epoch).then_some(None),
+        }
+    }
+}
+
 impl Completions {
     pub(super) fn new() -> Self {
         Self {
@@ -124,12 +144,9 @@ impl Completions {
         }
     }
 
-    /// Announces to the reader that somebody waits for a reply; before its request is sent.
+    /// Announces to the reader that the thread waits for a reply; before its request is sent.
     pub(super) fn announce(&self, core: &Core, epoch: Epoch) -> Reply {
-        let awaited = Arc::new(Awaited::new(Arc::clone(&self.signal)));
-        let id = core.replies.next_elsewhere();
-        core.command(Command::AwaitReply { reply_id: id, awaited: Arc::clone(&awaited) });
-        Reply { id, epoch, awaited }
+        Reply::announce(core, epoch, &self.signal)
     }
 
     /// Hands a send that was written over to the thread.
@@ -283,11 +300,7 @@ impl SessionShared {
         let Pending { mut message, sent, reply, target, deadline, call } = pending;
         let core = &self.core;
         let kind = message.kind().packet_type();
-        let ready = || match reply.awaited.reply.pop() {
-            Some(packet) => Some(Some(packet)),
-            None => (core.epoch() != reply.epoch).then_some(None),
-        };
-        let outcome = match core.wait(&self.completions.signal, deadline, ready) {
+        let outcome = match core.wait(&self.completions.signal, deadline, || reply.look(core)) {
             Ok(Some(Some(packet))) => check(kind, packet).map(|_reply| ()),
             // The link was lost. The session is open for this send until it is completed.
             Ok(Some(None)) => {

@@ -5,6 +5,7 @@ use std::thread::JoinHandle;
 use super::{
     connection_consumer::Dispatch,
     core::Core,
+    driver,
     error::{ConnectError, RequestError, SessionError},
     event::{ConnectionEvent, Observer},
     keeper, listening,
@@ -231,7 +232,7 @@ impl ConnectionOwner {
         let parted = self.say_goodbye(!consumers.is_empty());
         let outcome = ended.and(parted);
         self.core.fail(ConnectionError::Closed);
-        self.join_keeper();
+        self.join_threads();
         match outcome {
             // It is closed all the same.
             Err(RequestError::Connection(_) | RequestError::Interrupted { .. }) => Ok(()),
@@ -273,15 +274,15 @@ impl ConnectionOwner {
         packet.boolean("JMQBlock", block).long("JMQConnectionID", id)
     }
 
-    fn join_keeper(&self) {
+    fn join_threads(&self) {
+        self.core.driver.join();
         if !self.core.epoch().is_up() {
             // It may be inside an attempt to connect, which nobody can cut short. It ends behind
             // that by itself.
             return;
         }
         if let Some(thread) = self.keeper.pop() {
-            // Its panic would have been reported by the panic hook.
-            let _ended = thread.join();
+            driver::join(thread);
         }
     }
 }
@@ -303,6 +304,6 @@ impl ConnectionOwner {
             self.core.part(self.fill_goodbye(goodbye, false));
         }
         self.core.fail(ConnectionError::Closed);
-        self.join_keeper();
+        self.join_threads();
     }
 }

@@ -1,5 +1,7 @@
 //! A consumer: the receiving handle.
 
+mod futures;
+
 use std::time::{Duration, Instant};
 
 use super::{
@@ -12,6 +14,8 @@ use super::{
     session::{AcknowledgeMode, Session, SessionOwner},
     session_state::{LastSeen, SessionShared, read_id},
 };
+pub use futures::{Messages, Receive};
+
 use crate::{
     message::{Destination, DestinationKind, Message, MessageError},
     sync::Arc,
@@ -142,7 +146,7 @@ impl Consumer {
             }
             match consumer.next(session) {
                 Some(Next::Message(arrived)) => {
-                    if let Some(message) = session.accept(consumer, &arrived)? {
+                    if let Some(message) = session.accept(consumer, &arrived, Word::Now)? {
                         return Ok(Some(message));
                     }
                 }
@@ -236,7 +240,7 @@ impl Consumer {
             let signal = &session.link.signal;
             match session.core.wait(signal, deadline, || consumer.next(session)) {
                 Ok(Some(Next::Message(arrived))) => {
-                    if let Some(message) = session.accept(consumer, &arrived)? {
+                    if let Some(message) = session.accept(consumer, &arrived, Word::Now)? {
                         return Ok(Some(message));
                     }
                 }
@@ -246,6 +250,15 @@ impl Consumer {
             }
         }
     }
+}
+
+/// When the broker's word on an acknowledgement is awaited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Word {
+    /// Before the message is handed out.
+    Now,
+    /// By whoever comes next: see [`super::answers`].
+    Later,
 }
 
 /// What a receiver finds.
@@ -329,16 +342,20 @@ impl SessionShared {
         &self,
         consumer: &ConsumerShared,
         arrived: &Arrived,
+        word: Word,
     ) -> Result<Option<Message>, ReceiveError> {
         let Some(block) = arrived.block(&self.core) else { return Ok(None) };
         let packet = &arrived.packet;
         let Some(message) = self.open(consumer, packet, block)? else { return Ok(None) };
         match self.mode {
             AcknowledgeMode::Auto | AcknowledgeMode::Transacted => {
-                let transaction = self.transaction();
-                transaction
-                    .and_then(|id| self.acknowledge_one(consumer, packet, block, id))
-                    .map_err(AcknowledgeError::from)?;
+                let transaction = self.transaction().map_err(AcknowledgeError::from)?;
+                match word {
+                    Word::Now => self
+                        .acknowledge_one(consumer, packet, block, transaction)
+                        .map_err(AcknowledgeError::from)?,
+                    Word::Later => self.acknowledge_soon(consumer, packet, block, transaction),
+                }
             }
             AcknowledgeMode::Client | AcknowledgeMode::DupsOk => {
                 self.link.acks.add(&self.core, block);

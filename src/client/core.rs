@@ -29,6 +29,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::{
     clock,
+    driver::Driver,
     epoch::{Epoch, Present},
     event::Observer,
     link::Link,
@@ -68,6 +69,8 @@ pub(super) struct Core {
     /// Whether messages may be handed to the application.
     pub(super) started: AtomicBool,
     pub(super) helm: Helm<Input>,
+    /// Reads for futures.
+    pub(super) driver: Driver,
     pub(super) commands: Inbox<Command>,
     pub(super) present: Present,
     /// The present link, or the last one.
@@ -92,6 +95,8 @@ pub(super) struct Core {
     reason: Snapshot<Option<ConnectionError>>,
     client_id: Snapshot<Option<String>>,
     pub(super) sessions: Snapshot<Vec<Arc<SessionShared>>>,
+    /// Where futures wait until less is unwritten than senders may leave.
+    pub(super) room: Signal,
     /// Wakes the housekeeping thread, if it sleeps, to write what is left.
     pub(super) keeper: Signal,
     pub(super) keeper_wanted: AtomicBool,
@@ -125,6 +130,7 @@ impl Core {
             stamp,
             started: AtomicBool::new(false),
             helm: Helm::new(input),
+            driver: Driver::new(),
             commands: Inbox::new(),
             present: Present::new(),
             link: Snapshot::new(Link { wire, welcome }),
@@ -139,6 +145,7 @@ impl Core {
             lost: AtomicBool::new(false),
             reason: Snapshot::new(None),
             sessions: Snapshot::new(Vec::new()),
+            room: Signal::new(),
             keeper: Signal::new(),
             keeper_wanted: AtomicBool::new(false),
         }
@@ -452,6 +459,17 @@ impl Core {
         if self.output.is_full() {
             self.make_room(epoch)?;
         }
+        self.submit_message_now(epoch, kind, push, put)
+    }
+
+    /// As [`submit_message`](Self::submit_message), whether there is room or not.
+    pub(super) fn submit_message_now(
+        &self,
+        epoch: Epoch,
+        kind: PacketType,
+        push: Push,
+        put: impl FnOnce(&mut BytesMut) -> Option<Bytes>,
+    ) -> Result<(), RequestError> {
         match self.output.submit(epoch, push, put) {
             Ok(Submitted::Settled) => Ok(()),
             Ok(Submitted::Left) => {
@@ -504,7 +522,7 @@ impl Core {
     }
 
     /// The housekeeping thread writes what is left; it is woken only if it sleeps.
-    fn call_keeper(&self) {
+    pub(super) fn call_keeper(&self) {
         // Relaxed: the signal's fence comes between this and the look at its sleepers.
         self.keeper_wanted.store(true, Ordering::Relaxed);
         self.keeper.wake_all();
@@ -522,37 +540,52 @@ impl Core {
         producer: &ProducerLink,
         open: impl Fn() -> bool,
     ) -> Result<Flags, RequestError> {
-        const CLOSED: RequestError = RequestError::Closed { what: "producer" };
         loop {
-            self.check_alive()?;
-            if self.epoch() != epoch {
-                return Err(self.interrupted(kind));
+            if let Some(flags) = self.try_take_credit(epoch, kind, producer, &open)? {
+                return Ok(flags);
             }
-            let ending = producer.is_ending();
-            if ending && (producer.is_closed() || !open()) {
-                return Err(CLOSED);
-            }
-            if let Some(own) = producer.credit.try_take() {
-                if let Some(all) = self.credit.try_take() {
-                    if self.epoch() == epoch {
-                        return Ok(Flags::empty()
-                            .set(Flags::CONSUMER_FLOW, own.last())
-                            .set(Flags::FLOW_PAUSED, all.last()));
-                    }
-                    // It may be of the next link, whose last message must carry the mark.
-                    let _open_again = self.credit.give_back(all);
-                }
-                let _open_again = producer.credit.give_back(own);
-            }
-            if ending {
-                return Err(CLOSED);
-            }
-            let ready = || {
-                let open = !producer.credit.is_paused() && !self.credit.is_paused();
-                (open || producer.is_ending() || self.epoch() != epoch).then_some(())
-            };
+            let ready = || self.may_have_credit(epoch, producer).then_some(());
             self.wait(&producer.signal, None, ready)?;
         }
+    }
+
+    /// As [`take_credit`](Self::take_credit), without waiting: `None` if there is no credit.
+    pub(super) fn try_take_credit(
+        &self,
+        epoch: Epoch,
+        kind: PacketType,
+        producer: &ProducerLink,
+        open: impl Fn() -> bool,
+    ) -> Result<Option<Flags>, RequestError> {
+        const CLOSED: RequestError = RequestError::Closed { what: "producer" };
+        self.check_alive()?;
+        if self.epoch() != epoch {
+            return Err(self.interrupted(kind));
+        }
+        let ending = producer.is_ending();
+        if ending && (producer.is_closed() || !open()) {
+            return Err(CLOSED);
+        }
+        if let Some(own) = producer.credit.try_take() {
+            if let Some(all) = self.credit.try_take() {
+                if self.epoch() == epoch {
+                    let flags = Flags::empty().set(Flags::CONSUMER_FLOW, own.last());
+                    return Ok(Some(flags.set(Flags::FLOW_PAUSED, all.last())));
+                }
+                // It may be of the next link, whose last message must carry the mark.
+                let _open_again = self.credit.give_back(all);
+                let _open_again = producer.credit.give_back(own);
+                return Err(self.interrupted(kind));
+            }
+            let _open_again = producer.credit.give_back(own);
+        }
+        if ending { Err(CLOSED) } else { Ok(None) }
+    }
+
+    /// Whether it is worth while to try and take credit.
+    pub(super) fn may_have_credit(&self, epoch: Epoch, producer: &ProducerLink) -> bool {
+        let open = !producer.credit.is_paused() && !self.credit.is_paused();
+        open || producer.is_ending() || self.epoch() != epoch
     }
 
     // ---- the end ----
@@ -615,6 +648,8 @@ impl Core {
     pub(super) fn wake_everybody(&self) {
         self.replies.wake_all();
         self.restored.wake_all();
+        self.room.wake_all();
+        self.driver.demand.signal().wake_all();
         self.sessions.read(|sessions| {
             for session in sessions {
                 session.link.signal.wake_all();

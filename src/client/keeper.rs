@@ -24,6 +24,8 @@ const TICK: Duration = Duration::from_millis(100);
 const LINGER: Duration = Duration::from_micros(100);
 /// How often it waits for more before it sleeps again.
 const LINGERS: u32 = 5;
+/// How long it waits for the socket to take something of a full output.
+const FULL: Duration = Duration::from_millis(10);
 /// Ticks without reading after which it reads itself.
 const UNREAD_TICKS: u32 = 2;
 /// Bursts that it reads at one time, before somebody who waits may have the helm.
@@ -89,14 +91,23 @@ impl Keeper {
     /// wake this thread meanwhile.
     fn write_for_senders(&self) {
         let mut quiet = 0;
-        while quiet < LINGERS && self.core.lost().is_none() {
+        while quiet < LINGERS && self.core.lost().is_none() && self.core.epoch().is_up() {
+            let full = self.core.output.is_full();
+            if full {
+                // A future may wait for that, which does not write itself.
+                self.core.wait_ready(None, FULL);
+            }
             self.core.flush();
+            if full && !self.core.output.is_full() {
+                self.core.room.wake_all();
+            }
             // A bounded nap, not a wait: nobody wakes it, which is what makes it cheap for them.
             thread::park_timeout(LINGER);
             let more = self.core.keeper_wanted.swap(false, Ordering::Relaxed);
-            quiet = if more { 0 } else { quiet + 1 };
+            quiet = if more || self.core.output.is_full() { 0 } else { quiet + 1 };
         }
         self.core.flush();
+        self.core.room.wake_all();
     }
 
     fn tick(&mut self) {

@@ -2,6 +2,7 @@
 
 use super::{
     acks::{Acks, Batch, Block},
+    answers::Answers,
     core::Core,
     epoch::{Epoch, RemoteId},
 };
@@ -203,6 +204,8 @@ pub(super) struct SessionLink {
     /// Where the session's threads sleep.
     pub(super) signal: Arc<Signal>,
     pub(super) acks: Acks,
+    /// Acknowledgements of futures.
+    pub(super) answers: Answers,
     /// Keys of consumers with a listener for which something came, for the session's thread.
     /// Bounded by what is buffered: each entry stands for a message at least.
     pub(super) ready: Inbox<u64>,
@@ -215,6 +218,7 @@ impl SessionLink {
         Self {
             signal: Arc::new(Signal::new()),
             acks: Acks::new(batch),
+            answers: Answers::default(),
             ready: Inbox::new(),
             gone: AtomicU64::new(0),
         }

@@ -36,6 +36,24 @@ pub(super) fn run<R>(place: Place, call: impl FnOnce() -> R) -> R {
     call()
 }
 
+/// What runs on this thread.
+pub(super) fn places() -> Vec<Place> {
+    RUNNING.with_borrow(Clone::clone)
+}
+
+/// Runs `call` on this thread, which nothing runs on, as if it were inside all of these places.
+pub(super) fn run_all<R>(places: Vec<Place>, call: impl FnOnce() -> R) -> R {
+    struct Leave;
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            RUNNING.with_borrow_mut(Vec::clear);
+        }
+    }
+    RUNNING.set(places);
+    let _leave = Leave;
+    call()
+}
+
 /// Whether this thread is inside the completion of an asynchronous send of this session.
 pub(super) fn in_completion(session: usize) -> bool {
     RUNNING.with_borrow(|running| {

@@ -1,4 +1,4 @@
-//! The client: connections, sessions, producers and consumers, with blocking calls.
+//! The client: connections, sessions, producers and consumers, with blocking calls and futures.
 //!
 //! A [`ConnectionFactory`] makes a [`Connection`], a connection a [`Session`], a session a
 //! [`Producer`] or [`Consumer`].
@@ -15,6 +15,25 @@
 //! | settings by name, from files and the environment | [`ConnectionFactory::attributes`], [`ConnectionFactory::load_properties`] |
 //! | sending without waiting | [`Producer::send_async`] |
 //!
+//! # Futures
+//!
+//! Each call that waits has a sibling whose name ends in `_future`. The futures are [`Send`] and need
+//! no particular executor: what reads the socket for them is a thread of the connection's own, as
+//! long as one of them waits. Threads and futures may share a connection, and a session.
+//!
+//! | call | as a future | dropped in the middle |
+//! | --- | --- | --- |
+//! | [`Consumer::receive`], [`receive_timeout`](Consumer::receive_timeout) | [`Consumer::receive_future`], [`receive_timeout_future`](Consumer::receive_timeout_future), which may be [`ZERO`](std::time::Duration::ZERO) for [`try_receive`](Consumer::try_receive) | loses no message: the next one to receive gets it |
+//! | one after the other | [`Consumer::messages`], a [`Stream`](futures_core::Stream) | the same |
+//! | [`Producer::send`], [`send_to`](Producer::send_to) | [`Producer::send_future`], [`send_to_future`](Producer::send_to_future) | has sent the message whole, or not at all |
+//! | [`Producer::send_async`] | [`Producer::send_future`], in a task of its own | |
+//! | [`Requestor::request`], [`request_timeout`](Requestor::request_timeout) | [`Requestor::request_future`], [`request_timeout_future`](Requestor::request_timeout_future) | may have sent the request; its reply is dropped |
+//! | [`Browser::messages`], the iterator [`Browse`] | [`Browser::messages_future`], [`Browse::take_future`] | a browse that is dropped with it ends |
+//! | everything that makes, ends or settles something: [`ConnectionFactory::create_connection`], [`Connection::create_session`], [`Session::commit`], [`XaResource::prepare`] and so on | the same name with `_future`: an [`Operation`] | goes on to its end once it has begun |
+//!
+//! A future that is never polled does nothing. Only the blocking calls promise to allocate nothing: a
+//! future that must wait allocates its place among those who do.
+//!
 //! What is not obvious:
 //!
 //! - A thread that waits reads the connection's socket itself, so a request and its reply cross no
@@ -24,6 +43,7 @@
 
 mod acks;
 mod address;
+mod answers;
 mod browser;
 mod clock;
 mod completion;
@@ -32,17 +52,20 @@ mod connection;
 mod connection_consumer;
 mod consumer;
 mod core;
+mod driver;
 mod epoch;
 mod error;
 mod event;
 mod extras;
 mod factory;
+mod futures;
 mod in_process;
 mod keeper;
 mod link;
 mod links;
 mod listener;
 mod listening;
+mod operation;
 mod options;
 mod output;
 mod producer;
@@ -57,6 +80,7 @@ mod session;
 mod session_state;
 mod settings;
 mod sharing;
+mod sleeper;
 mod socket;
 mod stamp;
 mod waiting;
@@ -67,7 +91,7 @@ pub use crate::in_process::InProcess;
 pub use browser::{Browse, Browser};
 pub use connection::Connection;
 pub use connection_consumer::ConnectionConsumer;
-pub use consumer::Consumer;
+pub use consumer::{Consumer, Messages, Receive};
 pub use error::{
     AcknowledgeError, AttemptError, BrowseError, ConfigError, ConnectError, ConnectionError,
     ExchangeError, ReceiveError, RequestError, SendCause, SendError, SessionError, XaError, Xid,
@@ -75,6 +99,7 @@ pub use error::{
 };
 pub use event::ConnectionEvent;
 pub use factory::ConnectionFactory;
+pub use operation::Operation;
 pub use options::ConsumerOptions;
 pub use producer::Producer;
 pub use requestor::Requestor;

@@ -1,6 +1,10 @@
 //! A producer: the sending handle.
 
+mod futures;
+
 use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
 
 use super::{
     clock,
@@ -159,7 +163,7 @@ impl Producer {
         destination: &Destination,
         message: Message,
     ) -> Result<MessageId, SendError> {
-        match self.target_or_own(destination) {
+        match self.target_for(destination) {
             Ok(target) => self.send_to_target(&target, message),
             Err(error) => Err(SendError::new(message, error)),
         }
@@ -221,7 +225,7 @@ impl Producer {
         message: Message,
         completion: impl FnOnce(Result<Message, SendError>) + Send + 'static,
     ) -> Result<MessageId, SendError> {
-        match self.target_or_own(destination) {
+        match self.target_for(destination) {
             Ok(target) => self.send_to_target_async(&target, message, Box::new(completion)),
             Err(error) => Err(SendError::new(message, error)),
         }
@@ -233,54 +237,47 @@ impl Producer {
     /// # Errors
     /// [`SessionError::Request`] if the broker does not answer in time.
     pub fn close(&self) -> Result<(), SessionError> {
-        let session = &self.session.shared;
-        if !listening::in_completion(session.key()) {
-            session.await_completions();
-        }
         let others = self.others.load_full();
-        let mut outcome = Ok(());
-        for target in self.target.iter().chain(others.iter()) {
-            if target.shared.link.close() {
-                let deleted = session.delete_producer(&target.shared);
-                outcome = outcome.and(deleted);
-            }
-        }
-        match outcome {
-            // It is closed all the same.
-            Err(RequestError::Connection(_)) => Ok(()),
-            outcome => Ok(outcome?),
-        }
-    }
-
-    fn target_or_own(&self, destination: &Destination) -> Result<Arc<Target>, RequestError> {
-        match &self.target {
-            Some(own) if own.shared.destination == *destination => Ok(Arc::clone(own)),
-            _ => self.target_for(destination),
-        }
+        close_all(&self.session.shared, self.target.iter().chain(others.iter()))
     }
 
     fn target_for(&self, destination: &Destination) -> Result<Arc<Target>, RequestError> {
+        if let Some(target) = self.own_or_known_target(destination) {
+            return Ok(target);
+        }
+        let target = Target::open(&self.session.shared, destination, Use::Passing)?;
+        self.remember(&target);
+        Ok(target)
+    }
+
+    fn own_or_known_target(&self, destination: &Destination) -> Option<Arc<Target>> {
+        match &self.target {
+            Some(own) if own.shared.destination == *destination => Some(Arc::clone(own)),
+            _ => self.known_target(destination),
+        }
+    }
+
+    fn known_target(&self, destination: &Destination) -> Option<Arc<Target>> {
         let known = |targets: &Vec<Arc<Target>>| {
             let found = targets.iter().find(|target| target.shared.destination == *destination);
             found.map(Arc::clone)
         };
-        let closed = |target: &Target| target.shared.link.is_closed();
-        match self.others.read(known) {
-            // A new link's broker did not take it; this one may by now.
-            Some(target) if closed(&target) && !self.session.shared.is_closing() => {}
-            Some(target) => return Ok(target),
-            None => {}
-        }
-        let target = Target::open(&self.session.shared, destination, Use::Passing)?;
+        let target = self.others.read(known)?;
+        // A new link's broker did not take it; this one may by now.
+        let refused = target.shared.link.is_closed() && !self.session.shared.is_closing();
+        (!refused).then_some(target)
+    }
+
+    fn remember(&self, target: &Arc<Target>) {
+        let destination = &target.shared.destination;
         self.others.update(|targets| {
             let skip = (targets.len() + 1).saturating_sub(TARGETS_MAX);
             let other = |other: &&Arc<Target>| other.shared.destination != *destination;
             let mut kept: Vec<_> =
                 targets.iter().skip(skip).filter(other).map(Arc::clone).collect();
-            kept.push(Arc::clone(&target));
+            kept.push(Arc::clone(target));
             Some(kept)
         });
-        Ok(target)
     }
 
     fn send_to_target(
@@ -481,16 +478,22 @@ impl Target {
         message: &'a Message,
     ) -> Result<(Outgoing<'a>, Flags), SendCause> {
         let session = &self.session;
+        let ready = self.check(message)?;
+        let open = || session.check_open().is_ok();
+        let kind = message.kind().packet_type();
+        let flags = session.core.take_credit(epoch, kind, &self.shared.link, open)?;
+        Ok((ready, flags))
+    }
+
+    /// The message, ready to be written, in the transaction of now.
+    fn check<'a>(&self, message: &'a Message) -> Result<Outgoing<'a>, SendCause> {
+        let session = &self.session;
         let transaction_id = session.transaction()?;
         if transaction_id.is_some() {
             session.touch();
         }
         let producer_id = Some(self.shared.link.remote.get());
-        let ready = message.outgoing(&Origin { producer_id, transaction_id })?;
-        let open = || session.check_open().is_ok();
-        let kind = message.kind().packet_type();
-        let flags = session.core.take_credit(epoch, kind, &self.shared.link, open)?;
-        Ok((ready, flags))
+        Ok(message.outgoing(&Origin { producer_id, transaction_id })?)
     }
 
     fn write(
@@ -505,16 +508,26 @@ impl Target {
         let mut id = MessageId::default();
         core.submit_message(epoch, ready.packet_type(), push, |out| {
             id = *sent.get_or_insert_with(|| core.stamp.next());
-            ready.put(id, flags, reply_id, out);
-            let body = ready.body();
-            if body.len() >= SHARED_BODY_BYTES {
-                return Some(body.clone());
-            }
-            out.extend_from_slice(body);
-            None
+            put(ready, id, (flags, reply_id), out)
         })?;
         Ok(id)
     }
+}
+
+/// Writes a message, but for a large body, which is given back to be written from where it is.
+fn put(
+    ready: &Outgoing<'_>,
+    id: MessageId,
+    (flags, reply_id): (Flags, i64),
+    out: &mut BytesMut,
+) -> Option<Bytes> {
+    ready.put(id, flags, reply_id, out);
+    let body = ready.body();
+    if body.len() >= SHARED_BODY_BYTES {
+        return Some(body.clone());
+    }
+    out.extend_from_slice(body);
+    None
 }
 
 impl ProducerShared {
@@ -524,6 +537,29 @@ impl ProducerShared {
             .string("JMQDestination", self.destination.name())
             .int("JMQDestType", self.destination.type_bits())
             .long("JMQSessionID", session)
+    }
+}
+
+/// Closes what is open of these, after the asynchronous sends of their session, unless this is
+/// called from a completion.
+fn close_all<'a>(
+    session: &SessionShared,
+    targets: impl Iterator<Item = &'a Arc<Target>>,
+) -> Result<(), SessionError> {
+    if !listening::in_completion(session.key()) {
+        session.await_completions();
+    }
+    let mut outcome = Ok(());
+    for target in targets {
+        if target.shared.link.close() {
+            let deleted = session.delete_producer(&target.shared);
+            outcome = outcome.and(deleted);
+        }
+    }
+    match outcome {
+        // It is closed all the same.
+        Err(RequestError::Connection(_)) => Ok(()),
+        outcome => Ok(outcome?),
     }
 }
 

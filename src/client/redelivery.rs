@@ -181,6 +181,7 @@ impl SessionShared {
                 return Err(RequestError::RolledBack);
             }
             Ok(Some(id)) => {
+                self.await_answers()?;
                 let fill = |packet: PacketBuilder| packet.long("JMQTransactionID", id);
                 let committed = self.core.request_on(epoch, PacketType::COMMIT_TRANSACTION, fill);
                 if let Err(RequestError::Interrupted { request, .. }) = &committed {
@@ -207,6 +208,7 @@ impl SessionShared {
         let rolled_back = self.while_handing_nothing_out(|| {
             // None if it could not be begun.
             let id = self.present_transaction().unwrap_or(None);
+            self.link.answers.forget(&self.core);
             self.send_back(epoch, || self.link.acks.take_all(), id)?;
             if let Some(id) = id {
                 let packet = PacketBuilder::new(PacketType::ROLLBACK_TRANSACTION);

@@ -1,5 +1,7 @@
 //! Asks and waits for the reply.
 
+mod futures;
+
 use std::time::{Duration, Instant};
 
 use super::{
@@ -124,14 +126,18 @@ impl Requestor {
                 Some(left) => self.replies.receive_timeout(left)?,
                 None => self.replies.receive()?,
             };
-            let Some(reply) = reply else { return Ok(None) };
-            let told = reply.correlation_id();
-            if told.is_none()
-                || told.as_deref() == Some(&id)
-                || told == own.as_deref().map(Into::into)
-            {
-                return Ok(Some(reply));
+            match reply {
+                Some(reply) if !is_reply(&reply, &id, own.as_deref()) => {}
+                reply => return Ok(reply),
             }
         }
+    }
+}
+
+/// Whether a message is the reply to the request with this id and own correlation id.
+fn is_reply(message: &Message, id: &str, own: Option<&str>) -> bool {
+    match message.correlation_id().as_deref() {
+        None => true,
+        Some(told) => told == id || Some(told) == own,
     }
 }

@@ -240,12 +240,30 @@ impl SessionShared {
         block: Block,
         transaction: Option<i64>,
     ) -> Result<(), RequestError> {
+        let answer = self.note_acknowledgement(consumer, packet, block, transaction);
+        match acks::acknowledge(&self.core, block.epoch, &[block], transaction, answer) {
+            Err(RequestError::Interrupted { .. }) if transaction.is_some() => {
+                Err(RequestError::RolledBack)
+            }
+            Err(RequestError::Interrupted { .. }) => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// Notes that a message is about to be acknowledged; whether the broker's word is awaited.
+    pub(super) fn note_acknowledgement(
+        &self,
+        consumer: &ConsumerShared,
+        packet: &Packet,
+        block: Block,
+        transaction: Option<i64>,
+    ) -> Answer {
         if transaction.is_some() {
             self.touch();
             // A rollback sends it back, even if the broker does not take the acknowledgement.
             self.link.acks.add(&self.core, block);
         }
-        let answer = match self.answer() {
+        match self.answer() {
             Answer::Awaited
                 if transaction.is_none()
                     && self.core.settings.ack_on_acknowledge.is_none()
@@ -254,13 +272,6 @@ impl SessionShared {
                 Answer::None
             }
             answer => answer,
-        };
-        match acks::acknowledge(&self.core, block.epoch, &[block], transaction, answer) {
-            Err(RequestError::Interrupted { .. }) if transaction.is_some() => {
-                Err(RequestError::RolledBack)
-            }
-            Err(RequestError::Interrupted { .. }) => Ok(()),
-            outcome => outcome,
         }
     }
 

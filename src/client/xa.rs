@@ -243,6 +243,7 @@ impl XaResource {
         };
         let branch = self.branch(xid, before)?;
         shared.await_completions();
+        let acknowledged = shared.await_answers();
         if branch.state == State::Active {
             shared.set_transaction(None);
             let seen = shared.link.acks.take_all();
@@ -259,7 +260,7 @@ impl XaResource {
                 packet.int("JMQXAFlags", flags.0)
             })?;
         }
-        Ok(())
+        Ok(acknowledged?)
     }
 
     /// Makes the branch ready to be committed, come what may. It need not have been of this

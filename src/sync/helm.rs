@@ -29,7 +29,7 @@
 
 use std::time::Instant;
 
-use event_listener::{Event, IntoNotification as _, Listener as _};
+use event_listener::{Event, EventListener, IntoNotification as _, Listener as _};
 
 use super::{Arc, AtomicBool, Gate, Inbox, Ordering, fence, fence_edge};
 
@@ -65,6 +65,12 @@ impl Signal {
     pub fn wake_all(&self) {
         // The number woken is of no interest: those not asleep look before they sleep.
         let _woken = self.event.notify(usize::MAX);
+    }
+
+    /// A place among those who are woken from here on, for a future.
+    #[must_use]
+    pub fn listen(&self) -> EventListener {
+        self.event.listen()
     }
 
     /// Sleeps until woken, unless `done` says, after this thread is listed as a sleeper, that
@@ -202,7 +208,7 @@ impl<T> Helm<T> {
     }
 }
 
-fn wait(listener: event_listener::EventListener, deadline: Option<Instant>) {
+fn wait(listener: EventListener, deadline: Option<Instant>) {
     match deadline {
         None => listener.wait(),
         Some(deadline) => {

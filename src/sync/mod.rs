@@ -9,6 +9,7 @@
 
 mod canary;
 mod cell;
+mod demand;
 mod gate;
 mod helm;
 mod holders;
@@ -26,6 +27,7 @@ mod watch;
 
 pub use canary::{broken, edge, fence_edge, order_edge};
 pub use cell::UnsafeCell;
+pub use demand::Demand;
 pub use gate::{Entered, Gate};
 pub use helm::{Helm, Signal};
 pub use holders::Holders;

@@ -3,6 +3,7 @@
 
 mod buffer;
 mod canaries;
+mod demand;
 mod gate;
 mod helm;
 mod holders;
