@@ -6,6 +6,7 @@
 mod scenario;
 #[path = "support/scripted.rs"]
 mod scripted;
+mod support;
 
 use std::{
     collections::HashSet,
@@ -16,10 +17,12 @@ use scenario::{
     DEADLINE, Stage, next, nothing, numbered, queue, send, session, text, texts, topic,
 };
 use scripted::Scripted;
+use support::proxy::Proxy;
 use tidegate::{
     client::{
-        AcknowledgeMode, Connection, ConnectionConsumer, ConsumerOptions, Load, ServerSession,
-        ServerSessionPool, ServerSessions, Session, SessionError, XaCommit, XaEnd, XaStart, Xid,
+        AcknowledgeMode, Connection, ConnectionConsumer, ConnectionFactory, ConsumerOptions, Load,
+        ServerSession, ServerSessionPool, ServerSessions, Session, SessionError, XaCommit, XaEnd,
+        XaStart, Xid,
     },
     message::{DeliveryMode, Destination, Message},
     wire::PacketType,
@@ -224,6 +227,52 @@ fn closing_at_any_time_loses_no_message_and_hands_none_out_twice() {
     texts.sort_by_key(|text| text[1..].parse::<usize>().unwrap());
     assert_eq!(texts, numbered(0..MESSAGES));
     is_empty(&connection, &to);
+}
+
+#[test]
+fn after_cuts_every_message_is_handled_and_only_marked_ones_twice() {
+    const MESSAGES: usize = 300;
+    let stage = Stage::new();
+    let Some(broker) = stage.embedded() else { return };
+    let proxy = Proxy::start(broker.jms_address());
+    let mut factory = ConnectionFactory::new();
+    factory.address_list(&format!("mqtcp://{}/jms", proxy.address())).unwrap();
+    let attributes = [
+        ("imqReconnectEnabled", "true"),
+        ("imqReconnectAttempts", "-1"),
+        ("imqReconnectInterval", "20"),
+        ("imqAddressListIterations", "-1"),
+        ("imqConsumerFlowLimit", "20"),
+    ];
+    factory.set_attributes(attributes).unwrap();
+    let direct = stage.connect();
+    for (mode, to) in [
+        (AcknowledgeMode::Auto, queue("cc.cuts.auto")),
+        (AcknowledgeMode::DupsOk, queue("cc.cuts.lazy")),
+    ] {
+        send(&session(&direct, AcknowledgeMode::Auto), &to, 0..MESSAGES, PERSISTENT);
+        let connection = factory.create_connection().unwrap();
+        let (pool, told) = telling(&connection, mode, 3);
+        let consumer = connection.create_connection_consumer(&to, &plain(), pool, 4).unwrap();
+        connection.start().unwrap();
+        let mut different = HashSet::new();
+        let (mut handled, mut cuts) = (0, 0);
+        while different.len() < MESSAGES {
+            let (_, text, count) = tell(&told);
+            handled += 1;
+            let is_new = different.insert(text.clone());
+            assert!(is_new || count > Some(1), "{text} came twice, and was not marked");
+            if handled % 50 == 0 && cuts < 5 {
+                cuts += 1;
+                proxy.cut();
+            }
+        }
+        assert_eq!(cuts, 5);
+        consumer.close().unwrap();
+        connection.close().unwrap();
+        direct.start().unwrap();
+        is_empty(&direct, &to);
+    }
 }
 
 #[test]
