@@ -1,8 +1,9 @@
 //! What a thread does that waits: sleep, look again, or look again for a while and then sleep.
 //!
 //! Waking a sleeping thread on another core costs more than anything else on the way of a message,
-//! so who can spare a core lets it look again. A thread that does so gives way each time: where
-//! there are more threads than cores, the one it waits for may be the next to run here.
+//! so who can spare a core lets it look again. A thread that does so gives way every few looks:
+//! where there are more threads than cores, the one it waits for may be the next to run here. Not at
+//! each look, as giving way is a system call and costs more than looking into a pipe.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +28,7 @@ pub enum WaitStrategy {
 impl WaitStrategy {
     /// The spinning of one wait.
     pub(super) const fn spins(self) -> Spins {
-        Spins { strategy: self, until: None }
+        Spins { strategy: self, until: None, looks: 0 }
     }
 }
 
@@ -37,10 +38,14 @@ pub(super) struct Spins {
     strategy: WaitStrategy,
     /// Until when, once it has begun.
     until: Option<Instant>,
+    looks: u32,
 }
 
+/// Looks after which a thread gives way once.
+const LOOKS: u32 = 16;
+
 impl Spins {
-    /// Whether to look again before sleeping; has given way to others then.
+    /// Whether to look again before sleeping; gives way to others now and then.
     pub(super) fn go_on(&mut self) -> bool {
         let goes_on = match self.strategy {
             WaitStrategy::Park => false,
@@ -53,8 +58,11 @@ impl Spins {
             }
             WaitStrategy::Spin => true,
         };
-        if goes_on {
-            std::thread::yield_now();
+        self.looks = self.looks.wrapping_add(1);
+        match goes_on {
+            true if self.looks.is_multiple_of(LOOKS) => std::thread::yield_now(),
+            true => std::hint::spin_loop(),
+            false => {}
         }
         goes_on
     }
