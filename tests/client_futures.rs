@@ -429,3 +429,66 @@ fn threads_and_futures_share_a_connection() {
         connection.close_future().await.unwrap();
     });
 }
+
+#[test]
+fn threads_and_futures_take_turns_at_one_consumer() {
+    const MESSAGES: u64 = 1500;
+    under_each(|executor, broker| async move {
+        let connection = connect(&broker).await;
+        let session = connection.create_session_future(AcknowledgeMode::Auto).await.unwrap();
+        let consumer = session.create_consumer_future(&queue("a")).await.unwrap();
+        let (got, all) = std::sync::mpsc::channel();
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let (consumer, got) = (consumer.clone(), got.clone());
+                std::thread::spawn(move || {
+                    while let Some(message) = consumer.receive().unwrap() {
+                        got.send(number(&message)).unwrap();
+                    }
+                })
+            })
+            .collect();
+        // It waits for each reply, so the helm changes hands all the time.
+        let sending = connection.create_session(AcknowledgeMode::Auto).unwrap();
+        let sender = std::thread::spawn(move || {
+            let producer = sending.create_producer(&queue("a")).unwrap();
+            for n in 0..MESSAGES {
+                producer.send(Message::text(n.to_string())).unwrap();
+            }
+        });
+        let futures = join_all((0..4).map(|at| {
+            let (consumer, got) = (&consumer, got.clone());
+            let mut times = times(executor as u64 + at);
+            async move {
+                loop {
+                    // Some are dropped all the time, and some never.
+                    let time = times.next().filter(|_| at == 0).unwrap_or(DEADLINE);
+                    match within(time, consumer.receive_future()).await {
+                        None => {}
+                        Some(Ok(None)) => return,
+                        Some(message) => got.send(number(&message.unwrap().unwrap())).unwrap(),
+                    }
+                }
+            }
+        }));
+        let closing = async {
+            let counted = consumer.clone();
+            let closing = connection.clone();
+            let (told, done) = std::sync::mpsc::channel();
+            std::thread::spawn(move || {
+                let all = (0..MESSAGES).map(|_| all.recv_timeout(DEADLINE).expect("all come"));
+                let all: BTreeSet<_> = all.collect();
+                assert_eq!(counted.buffered(), 0);
+                closing.close().unwrap();
+                told.send(all).unwrap();
+            });
+            done
+        };
+        let (_over, done) = futures_lite::future::zip(futures, closing).await;
+        assert_eq!(done.recv_timeout(DEADLINE).unwrap(), (0..MESSAGES).collect());
+        sender.join().unwrap();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    });
+}

@@ -29,6 +29,8 @@ pub(super) struct Driven(Arc<Core>);
 impl Drop for Driven {
     fn drop(&mut self) {
         self.0.driver.demand.leave();
+        // It may have been called to the helm instead of somebody else.
+        self.0.helm.hand_over();
     }
 }
 

@@ -51,6 +51,7 @@ futures! { Session:
     rollback_future = rollback() -> Result<(), SessionError>;
     acknowledge_future = acknowledge() -> Result<(), AcknowledgeError>;
     acknowledge_message_future = acknowledge_message(message: &Message) -> Result<(), AcknowledgeError>;
+    acknowledge_up_to_future = acknowledge_up_to(message: &Message) -> Result<(), AcknowledgeError>;
     recover_future = recover() -> Result<(), SessionError>;
     close_future = close() -> Result<(), SessionError>;
 }

@@ -3,7 +3,7 @@
 use std::{
     future::{Future as _, poll_fn},
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Instant,
 };
 
@@ -23,6 +23,7 @@ pub(super) struct Sleeper {
     place: Option<Place>,
 }
 
+/// Goes in the order of its fields: the last one looks after a call that the first one had.
 #[derive(Debug)]
 struct Place {
     called: EventListener,
@@ -31,7 +32,7 @@ struct Place {
 }
 
 impl Sleeper {
-    /// As [`Core::wait`], for a future: ready at once with what `ready` gives. The signal and the
+    /// As [`Core::wait`], for a future: ready at once with what `found` gives. The signal and the
     /// deadline must stay the same while it is not.
     ///
     /// # Errors
@@ -42,30 +43,35 @@ impl Sleeper {
         core: &Arc<Core>,
         signal: &Signal,
         deadline: Option<Instant>,
-        mut ready: impl FnMut() -> Option<R>,
+        mut found: impl FnMut() -> Option<R>,
     ) -> Poll<Result<Option<R>, ConnectionError>> {
         if self.place.is_none() {
-            if let Some(result) = ready() {
+            if let Some(result) = found() {
                 return Poll::Ready(Ok(Some(result)));
             }
             core.flush();
             core.poll(1);
         }
         loop {
-            if let Some(outcome) = look(core, deadline, &mut ready) {
+            if let Some(outcome) = look(core, deadline, &mut found) {
                 self.place = None;
                 return Poll::Ready(outcome);
             }
-            if let Some(place) = &mut self.place
-                && place.poll(context).is_pending()
-            {
-                return Poll::Pending;
+            match &mut self.place {
+                Some(place) => {
+                    ready!(place.poll(context));
+                    // It may have been called to the helm, which is not for futures: somebody else
+                    // must be. Then, listening comes before the next look.
+                    core.helm.hand_over();
+                    place.called = signal.listen();
+                }
+                None => {
+                    let called = signal.listen();
+                    let late = clock::left(deadline).map(Delay::new);
+                    self.place = Some(Place { called, late, _driven: core.read_for_future()? });
+                }
             }
-            // Listening comes first: what happens from here on ends it.
-            let called = signal.listen();
-            let late = clock::left(deadline).map(Delay::new);
             core.flush();
-            self.place = Some(Place { called, late, _driven: core.read_for_future()? });
         }
     }
 }
@@ -83,9 +89,9 @@ impl Place {
 fn look<R>(
     core: &Core,
     deadline: Option<Instant>,
-    ready: &mut impl FnMut() -> Option<R>,
+    found: &mut impl FnMut() -> Option<R>,
 ) -> Option<Result<Option<R>, ConnectionError>> {
-    if let Some(result) = ready() {
+    if let Some(result) = found() {
         return Some(Ok(Some(result)));
     }
     if let Some(reason) = core.lost() {

@@ -31,7 +31,7 @@ use std::time::Instant;
 
 use event_listener::{Event, EventListener, IntoNotification as _, Listener as _};
 
-use super::{Arc, AtomicBool, Gate, Inbox, Ordering, fence, fence_edge};
+use super::{Arc, AtomicBool, Gate, Inbox, Ordering, broken, fence, fence_edge};
 
 /// Where threads sleep until what they wait for has arrived.
 ///
@@ -67,7 +67,8 @@ impl Signal {
         let _woken = self.event.notify(usize::MAX);
     }
 
-    /// A place among those who are woken from here on, for a future.
+    /// A place among those who are woken from here on, for a future. It may be called to the helm
+    /// in the place of a thread: see [`Helm::hand_over`].
     #[must_use]
     pub fn listen(&self) -> EventListener {
         self.event.listen()
@@ -180,9 +181,10 @@ impl<T> Helm<T> {
     }
 
     /// Passes a call to take over on, if nobody drives: for one who stood by, was perhaps called,
-    /// and goes away without driving.
-    fn hand_over(&self) {
-        if self.gate.is_idle() {
+    /// and goes away without driving, and for futures, which listen at the same signals and never
+    /// drive.
+    pub fn hand_over(&self) {
+        if self.gate.is_idle() && !broken("helm.pass_on") {
             self.call_next();
         }
     }

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use crate::support::Canary;
 use crate::{
-    buffer, demand, gate, helm, holders, lanes, mailbox, outlet, pipe, pool_shared, pool_slot, pool_turn,
-    replies, snapshot, throttle, waiting, watch, window,
+    buffer, demand, gate, helm, holders, lanes, mailbox, outlet, pipe, pool_shared, pool_slot,
+    pool_turn, replies, snapshot, throttle, waiting, watch, window,
 };
 
 /// Every canary: a file of models adds its own table here.

@@ -1,5 +1,7 @@
 //! `sync/helm.rs`: one driver at a time (H1), and while somebody stands by, somebody drives (H2).
 
+use std::{future::Future, pin::Pin, task};
+
 use loom::sync::Arc;
 use loom::thread;
 use tidegate::internals::sync::{AtomicBool, Helm, Ordering, Signal};
@@ -9,6 +11,7 @@ use crate::support::{Canary, canary, model};
 pub const CANARIES: &[Canary] = &[
     canary("gate.try", "helm::helm_has_one_driver"),
     canary("helm.stand_by", "helm::helm_is_taken_over"),
+    canary("helm.pass_on", "helm::a_future_passes_its_call_on"),
 ];
 
 /// A socket with one packet for each of two waiters, in an order that the model chooses.
@@ -88,5 +91,24 @@ fn each_waiter_gets_its_own_when_the_other_reads_it() {
         wire.wait(0);
         thread.join().unwrap();
         assert!(!wire.helm.is_taken());
+    });
+}
+
+#[test]
+fn a_future_passes_its_call_on() {
+    // The future listens first, so that it is the one who is called when the main thread leaves.
+    model("a_future_passes_its_call_on", || {
+        let wire = Arc::new(Wire::new(&[1]));
+        let mut called = wire.signals[1].listen();
+        let other = Arc::clone(&wire);
+        let thread = thread::spawn(move || other.wait(1));
+        wire.helm.try_take(|_packets| ());
+        let mut context = task::Context::from_waker(task::Waker::noop());
+        if Pin::new(&mut called).poll(&mut context).is_pending() {
+            // One that is dropped passes a call on by itself to another at its signal.
+            drop(called);
+        }
+        wire.helm.hand_over();
+        thread.join().unwrap();
     });
 }
