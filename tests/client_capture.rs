@@ -11,10 +11,10 @@ mod replay;
 
 use std::time::Duration;
 
-use replay::{recording, replay, replay_lines};
+use replay::{recording, replay_lines, scenario};
 use scripted::{DEADLINE, queue};
 use tidegate::{
-    client::{AcknowledgeMode, Connection, Consumer, Session, SessionError},
+    client::{AcknowledgeMode, Consumer, Session, SessionError},
     message::{DeliveryMode, Destination, Message},
     wire::{
         PacketType,
@@ -38,23 +38,6 @@ fn send(session: &Session, to: &Destination, count: u32, mode: DeliveryMode) {
         producer.send(Message::text(format!("m{n}"))).unwrap();
     }
     producer.close().unwrap();
-}
-
-/// Runs a scenario of one connection against a recording; what it returns is dropped after the
-/// connection is closed.
-fn scenario<R>(
-    name: &'static str,
-    attributes: &[(&str, &str)],
-    run: impl FnOnce(&Connection) -> R,
-) {
-    replay(name, |factory| {
-        let mut factory = factory.clone();
-        factory.set_attributes(attributes.iter().copied()).unwrap();
-        let connection = factory.create_connection().unwrap();
-        let kept = run(&connection);
-        connection.close().unwrap();
-        kept
-    });
 }
 
 #[test]
