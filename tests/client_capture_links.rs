@@ -61,7 +61,7 @@ fn reconnect(name: &str, mode: AcknowledgeMode, go_on: impl FnOnce(&Session, &Co
             producer.send(Message::text(format!("m{n}"))).unwrap();
         }
         let consumer = receiving.create_consumer(&queue).unwrap();
-        let topic = Destination::topic(&format!("cap.t.reconnect.{number}")).unwrap();
+        let topic = Destination::topic(format!("cap.t.reconnect.{number}")).unwrap();
         let mut options = ConsumerOptions::new();
         options.durable("rs");
         let subscriber = subscribed.create_consumer_with(&topic, &options).unwrap();

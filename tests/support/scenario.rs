@@ -71,6 +71,11 @@ impl Stage {
         self.broker.as_ref()
     }
 
+    /// Host and port of the broker's service for messages.
+    pub fn service(&self) -> &str {
+        &self.service
+    }
+
     /// Shuts the broker down.
     pub fn end(&mut self) {
         self.broker.take().unwrap().shutdown();
@@ -81,7 +86,8 @@ impl Stage {
         self.factory_for(&self.service)
     }
 
-    fn factory_for(&self, service: &str) -> ConnectionFactory {
+    /// A factory for another way to the broker.
+    pub fn factory_for(&self, service: &str) -> ConnectionFactory {
         let mut factory = ConnectionFactory::new();
         factory.address_list(&format!("mqtcp://{service}/jms")).unwrap();
         factory.address_list_iterations(Some(1)).consumer_flow_limit(1000).unwrap();
