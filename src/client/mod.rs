@@ -14,6 +14,9 @@
 //! | a question and its answer | [`Requestor`], [`Session::create_temporary`] |
 //! | settings by name, from files and the environment | [`ConnectionFactory::attributes`], [`ConnectionFactory::load_properties`] |
 //! | sending without waiting | [`Producer::send_async`] |
+//! | a connection that comes back when it is lost | [`ConnectionFactory::reconnect`], [`Connection::set_observer`] |
+//! | spinning instead of sleeping | [`ConnectionFactory::wait_strategy`] |
+//! | no sockets | [`ConnectionFactory::create_connection_in_process`] |
 //!
 //! # Futures
 //!
@@ -38,7 +41,9 @@
 //!
 //! - A thread that waits reads the connection's socket itself, so a request and its reply cross no
 //!   other thread. Several waiting threads take turns; see [`Consumer::receive`].
-//! - Everything that waits ends when its handle, session or connection is closed or lost.
+//! - Everything that waits ends when its handle, session or connection is closed or lost. A
+//!   connection that is being restored is not lost: sends and requests wait for it, as long as
+//!   `imqAckTimeout` says, and receivers go on.
 //! - Dropping handles never waits for the broker; closing them does.
 
 mod acks;
