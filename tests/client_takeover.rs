@@ -7,7 +7,7 @@ mod scripted;
 
 use scripted::{Peer, Scripted, queue};
 use tidegate::{
-    client::{AcknowledgeMode, AttemptError, ConnectError},
+    client::{AcknowledgeMode, AttemptError, ConnectError, ConnectionError, ReceiveError},
     message::Message,
     wire::{PacketBuilder, PacketType, Status},
 };
@@ -77,4 +77,45 @@ fn a_client_that_is_sent_on_to_nonsense_is_told_what() {
     };
     assert!(reason.contains("ftp"), "{reason}");
     first.join();
+}
+
+#[test]
+fn a_client_that_is_told_to_stay_away_does_and_one_that_is_not_comes_back() {
+    for (exit, comes_back) in [(true, false), (false, true)] {
+        let broker = Scripted::start_accepting(move |door| {
+            let mut peer = door.open();
+            peer.login();
+            let start = peer.serve_until(PacketType::START);
+            peer.answer(&start);
+            let goodbye = PacketBuilder::new(PacketType::GOODBYE)
+                .int("JMQGoodbyeReason", 3)
+                .boolean("JMQExit", exit);
+            peer.send(goodbye);
+            if comes_back {
+                let mut again = door.open();
+                again.login();
+                again.serve_until(PacketType::START);
+                let consumer = again.consumers[0];
+                again.deliver(consumer, "back", tidegate::wire::Flags::empty());
+                again.serve_to_the_end();
+            }
+        });
+        let mut factory = broker.factory();
+        let attributes = [("imqReconnectEnabled", "true"), ("imqReconnectInterval", "1")];
+        factory.set_attributes(attributes).unwrap();
+        let connection = factory.create_connection().unwrap();
+        let session = connection.create_session(AcknowledgeMode::Auto).unwrap();
+        let consumer = session.create_consumer(&queue("q")).unwrap();
+        connection.start().unwrap();
+        match consumer.receive_timeout(scripted::DEADLINE) {
+            Ok(Some(message)) if comes_back => {
+                assert_eq!(message.body_text().unwrap().as_deref(), Some("back"));
+            }
+            Err(ReceiveError::Connection(ConnectionError::Goodbye { reason: 3, .. }))
+                if !comes_back => {}
+            other => panic!("exit {exit}: {other:?}"),
+        }
+        connection.close().unwrap();
+        broker.join();
+    }
 }
