@@ -16,10 +16,10 @@ use std::{
 
 use support::{broker, local, wait_until};
 use tidegate::{
-    broker::{Broker, BrokerConfig, Idle},
+    broker::{Broker, BrokerConfig},
     client::{
         AcknowledgeMode, AttemptError, ConnectError, Connection, ConnectionError,
-        ConnectionFactory, InProcess, ReceiveError, WaitStrategy,
+        ConnectionFactory, InProcess, ReceiveError,
     },
     message::{DeliveryMode, Destination, DestinationKind, Message},
 };
@@ -237,35 +237,4 @@ fn a_message_from_a_socket_reaches_a_client_in_process() {
     }
     outside.close().unwrap();
     inside.close().unwrap();
-}
-
-/// Prints how long a message takes through a queue and back, while both sides look by themselves.
-#[test]
-#[ignore = "a measurement: run it alone, on an idle machine, built for release"]
-fn a_round_trip_takes_microseconds() {
-    const ROUNDS: usize = 100_000;
-    let mut config = config();
-    (config.loops, config.idle) = (1, Idle::Spin);
-    let broker = Broker::start(config).unwrap();
-    let mut factory = ConnectionFactory::new();
-    factory.ack_on_acknowledge(Some(false)).wait_strategy(WaitStrategy::Spin);
-    let connection = factory.create_connection_in_process(&broker.in_process()).unwrap();
-    connection.start().unwrap();
-    let session = connection.create_session(AcknowledgeMode::DupsOk).unwrap();
-    let consumer = session.create_consumer(&queue("ping")).unwrap();
-    let mut producer = session.create_producer(&queue("ping")).unwrap();
-    producer.set_delivery_mode(DeliveryMode::NonPersistent);
-    let mut nanos = Vec::with_capacity(ROUNDS);
-    for _ in 0..ROUNDS {
-        let message = Message::bytes(&b"sixteen bytes it"[..]);
-        let began = Instant::now();
-        producer.send(message).unwrap();
-        assert!(consumer.receive().unwrap().is_some());
-        nanos.push(began.elapsed().as_nanos());
-    }
-    let nanos = &mut nanos[ROUNDS / 10..];
-    nanos.sort_unstable();
-    let at = |percent: usize| nanos[nanos.len() * percent / 100];
-    println!("p50 {} p90 {} p99 {} ns", at(50), at(90), at(99));
-    connection.close().unwrap();
 }

@@ -71,7 +71,11 @@ impl Core {
         let epoch = self.epoch();
         if input.epoch != epoch {
             // It may be there before its epoch has begun, or be of a later one by now.
-            while let Some(fresh) = self.fresh.pop() {
+            while let Some(mut fresh) = self.fresh.pop() {
+                // A reader that was slow to leave the last link may have taken in what is meant for
+                // this one. Reply ids are never used twice, so what is of the last one finds nothing.
+                fresh.adding.append(&mut input.adding);
+                fresh.awaited.extend(input.awaited.drain());
                 *input = fresh;
             }
             if input.epoch != epoch {
