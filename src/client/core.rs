@@ -487,7 +487,7 @@ impl Core {
     /// Writes what waits, as far as the socket takes it.
     pub(super) fn flush(&self) {
         let epoch = self.epoch();
-        if let Err(Refused::Failed(kind)) = self.output.flush() {
+        if let Err(Refused::Failed(kind)) = self.output.flush(epoch) {
             self.write_failed(epoch, kind);
         }
     }

@@ -203,7 +203,7 @@ impl Output {
                 Some(Piece::Bytes { epoch, bytes, push })
             }
         };
-        let due = self.outlet.send(add, |writer| seen = Some(writer.outcome()));
+        let due = self.outlet.send(add, |writer| seen = Some(writer.outcome(epoch)));
         match seen {
             _ if stale => Err(Refused::Stale),
             Some(outcome) => outcome,
@@ -215,11 +215,11 @@ impl Output {
     /// Writes everything that waits, as far as the socket takes it.
     ///
     /// # Errors
-    /// [`Refused::Failed`], as of [`submit`](Self::submit).
-    pub(super) fn flush(&self) -> Result<(), Refused> {
+    /// [`Refused::Failed`], as of [`submit`](Self::submit), if the link of `epoch` failed.
+    pub(super) fn flush(&self, epoch: Epoch) -> Result<(), Refused> {
         let mut seen = Ok(Submitted::Settled);
         if self.backlog() > 0 {
-            self.outlet.write(|writer| seen = writer.outcome());
+            self.outlet.write(|writer| seen = writer.outcome(epoch));
         }
         seen.map(|_submitted| ())
     }
@@ -438,11 +438,51 @@ impl Writer {
         }
     }
 
-    fn outcome(&self) -> Result<Submitted, Refused> {
+    /// How far the link of `epoch` got. What was left of the one before it fails, too, and says
+    /// nothing about this one.
+    fn outcome(&self, epoch: Epoch) -> Result<Submitted, Refused> {
         match self.failed {
+            Some(_) if self.epoch != epoch => Ok(Submitted::Settled),
             Some(kind) => Err(Refused::Failed(kind)),
             None if self.is_empty() => Ok(Submitted::Settled),
             None => Ok(Submitted::Left),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::{Epoch, Output, Push, Refused, Submitted};
+    use crate::{client::socket::Wire, sync::Arc};
+
+    fn wire(listener: &TcpListener) -> Arc<Wire> {
+        let (wire, _timeout) = Wire::connect(listener.local_addr().unwrap(), None).unwrap();
+        Arc::new(wire)
+    }
+
+    #[test]
+    fn what_was_left_of_a_lost_link_does_not_fail_the_next_one() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let first = wire(&listener);
+        let output = Output::new(Arc::clone(&first));
+        let send = |epoch, bytes: &[u8]| {
+            output.submit(epoch, Push::Now, |buffer| {
+                buffer.extend_from_slice(bytes);
+                None
+            })
+        };
+        // Nobody reads, so some of it is left in the writer.
+        let many = vec![0; 64 * 1024];
+        while send(Epoch::FIRST, &many) == Ok(Submitted::Settled) {}
+        first.shut_down();
+        let next = Epoch::FIRST.next().next();
+        output.relink(next, wire(&listener));
+        assert!(output.backlog() > 0);
+        assert_eq!(output.flush(next), Ok(()));
+        assert_eq!(output.backlog(), 0);
+        assert_eq!(send(Epoch::FIRST, b"old"), Err(Refused::Stale));
+        assert_eq!(send(next, b"new"), Ok(Submitted::Settled));
     }
 }
