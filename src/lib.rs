@@ -96,6 +96,8 @@ mod proto;
 mod reactor;
 #[cfg(all(feature = "broker", not(loom)))]
 pub mod selector;
+#[cfg(all(feature = "broker", not(loom)))]
+pub mod store;
 #[cfg(all(feature = "wire", not(loom)))]
 pub mod wire;
 
