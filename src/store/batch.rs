@@ -112,13 +112,7 @@ impl Batch {
 
     /// Adds an entry, or replaces it. `head` writes the first bytes of the value, which see those
     /// of the body behind them.
-    pub fn put(
-        &mut self,
-        space: Space,
-        key: &[u8],
-        head: impl FnOnce(&mut Vec<u8>),
-        body: Bytes,
-    ) {
+    pub fn put(&mut self, space: Space, key: &[u8], head: impl FnOnce(&mut Vec<u8>), body: Bytes) {
         let key = self.append(key);
         let start = self.bytes.len();
         head(&mut self.bytes);
@@ -150,9 +144,11 @@ impl Batch {
         self.changes.iter().map(|noted| {
             let (space, key) = (noted.space, &self.bytes[noted.key.clone()]);
             match &noted.kind {
-                Kind::Put { head, body } => {
-                    Change::Put { space, key, value: Value { head: &self.bytes[head.clone()], body } }
-                }
+                Kind::Put { head, body } => Change::Put {
+                    space,
+                    key,
+                    value: Value { head: &self.bytes[head.clone()], body },
+                },
                 Kind::Remove => Change::Remove { space, key },
                 Kind::RemoveAll => Change::RemoveAll { space, prefix: key },
             }
@@ -207,7 +203,10 @@ mod tests {
                 }
             })
             .collect();
-        assert_eq!(seen, ["put messages k1 headbody 8", "remove copies k2", "remove all messages k"]);
+        assert_eq!(
+            seen,
+            ["put messages k1 headbody 8", "remove copies k2", "remove all messages k"]
+        );
         assert_eq!((batch.number(), batch.len(), batch.size()), (7, 3, 2 + 4 + 4 + 2 + 1));
         batch.reset(8);
         assert!(batch.is_empty() && batch.size() == 0 && batch.changes().next().is_none());

@@ -13,7 +13,9 @@ pub enum StoreError {
         place: String,
     },
     /// Something in it is not what was written.
-    #[error("the store is corrupt at {place}: {reason}; nothing was changed, restore it or look at it with `tidegate store check`")]
+    #[error(
+        "the store is corrupt at {place}: {reason}; nothing was changed, restore it or look at it with `tidegate store check`"
+    )]
     Corrupt {
         /// Where, as exactly as is known.
         place: String,
@@ -21,7 +23,9 @@ pub enum StoreError {
         reason: String,
     },
     /// It was written by another version of this program.
-    #[error("the store has format {found}, and this program writes {known}; use the program that wrote it, or export with that and import with this")]
+    #[error(
+        "the store has format {found}, and this program writes {known}; use the program that wrote it, or export with that and import with this"
+    )]
     Format {
         /// Its format.
         found: u32,

@@ -215,4 +215,3 @@ pub enum Record {
     /// What came lately.
     Recent(u32, RecentRecord),
 }
-

@@ -9,6 +9,8 @@ use std::{
     fs::File,
     io::BufReader,
     path::Path,
+    sync::mpsc::{Receiver, Sender, channel},
+    time::Duration,
 };
 
 use bytes::BytesMut;
@@ -34,11 +36,15 @@ pub fn scenario_lines<R>(
     attributes: &[(&str, &str)],
     run: impl FnOnce(&Connection) -> R,
 ) {
-    replay_lines(lines, |factory| {
+    replay_until(lines, |factory, closing| {
         let mut factory = factory.clone();
         factory.set_attributes(attributes.iter().copied()).unwrap();
         let connection = factory.create_connection().unwrap();
         let kept = run(&connection);
+        // A listener tells the scenario of a message before it has acknowledged it.
+        closing
+            .recv_timeout(CLOSING_MAX)
+            .expect("the client says what was recorded before the end");
         connection.close().unwrap();
         kept
     });
@@ -52,10 +58,19 @@ pub fn replay<R>(name: &str, run: impl FnOnce(&ConnectionFactory) -> R) {
 
 /// As [`replay`], with these lines.
 pub fn replay_lines<R>(lines: Vec<CaptureLine>, run: impl FnOnce(&ConnectionFactory) -> R) {
-    let broker = Scripted::start_accepting(move |door| play(door, &lines));
+    replay_until(lines, |factory, _| run(factory));
+}
+
+/// As [`replay_lines`]; `run` is told when all that was recorded before the last stop has been said.
+fn replay_until<R>(
+    lines: Vec<CaptureLine>,
+    run: impl FnOnce(&ConnectionFactory, &Receiver<()>) -> R,
+) {
+    let (closes, closing) = channel();
+    let broker = Scripted::start_accepting(move |door| play(door, &lines, &closes));
     let mut factory = broker.factory();
     factory.set_attribute("imqConsumerFlowLimit", "1000").unwrap();
-    let kept = run(&factory);
+    let kept = run(&factory, &closing);
     broker.join();
     drop(kept);
 }
@@ -77,9 +92,21 @@ pub fn recording_without(name: &str, requests: &[PacketType]) -> Vec<CaptureLine
     lines
 }
 
-fn play(door: &Door, lines: &[CaptureLine]) {
+/// Longest wait for the client to come to the end of a recording.
+const CLOSING_MAX: Duration = Duration::from_secs(20);
+
+fn play(door: &Door, lines: &[CaptureLine], closes: &Sender<()>) {
     let mut peers: HashMap<u64, (Peer, HashMap<i64, i64>)> = HashMap::new();
-    for line in lines {
+    let stops = |line: &CaptureLine| {
+        let stop = |packet: Packet| packet.header().packet_type == PacketType::STOP;
+        line.packet().is_some_and(|packet| stop(packet.unwrap()))
+    };
+    let last_stop = lines.iter().rposition(stops).unwrap_or(0);
+    for (at, line) in lines.iter().enumerate() {
+        if at == last_stop {
+            // Only `scenario` looks; the others close when they like.
+            let _unheard = closes.send(());
+        }
         if line.event.as_deref() == Some("open") {
             // Their reply ids, and ours.
             peers.insert(line.connection, (door.open(), HashMap::new()));

@@ -24,6 +24,7 @@ struct Outcome {
     passed: u64,
     failed: u64,
     problem: Option<String>,
+    failures: Vec<String>,
 }
 
 /// Runs all steps, whatever fails, and reports. The last line is `N passed, N failed`.
@@ -40,7 +41,8 @@ pub fn run(root: &Path, steps: &[Step]) -> ExitCode {
         let verdict = problem.as_deref().unwrap_or("ok");
         say(&format!("== step {}/{total}: {} – {verdict} ({})", index + 1, step.name, show(took)));
         let (passed, failed) = work.counts();
-        outcomes.push(Outcome { name: step.name, took, passed, failed, problem });
+        let failures = if failed > 0 { work.into_failures() } else { Vec::new() };
+        outcomes.push(Outcome { name: step.name, took, passed, failed, problem, failures });
     }
     report(&outcomes, started.elapsed())
 }
@@ -62,6 +64,9 @@ fn report(outcomes: &[Outcome], took: Duration) -> ExitCode {
         failed += outcome.failed + u64::from(outcome.problem.is_some());
     }
     for outcome in outcomes {
+        for line in &outcome.failures {
+            say(&format!("   {}: {line}", outcome.name));
+        }
         if let Some(problem) = &outcome.problem {
             say(&format!("   failed: {}: {problem}", outcome.name));
         }

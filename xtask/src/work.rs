@@ -26,6 +26,10 @@ pub struct Work<'a> {
     deadline: Instant,
     passed: u64,
     failed: u64,
+    /// What a reader of the end of a long output wants to know of each failed test.
+    failures: Vec<String>,
+    /// So many of the next lines belong to the last failure.
+    failure_goes_on: u8,
 }
 
 /// A line of output, with its end cut off.
@@ -37,7 +41,12 @@ enum Line {
 impl<'a> Work<'a> {
     /// A step that must end by `deadline`.
     pub fn new(root: &'a Path, deadline: Instant) -> Self {
-        Self { root, deadline, passed: 0, failed: 0 }
+        Self { root, deadline, passed: 0, failed: 0, failures: Vec::new(), failure_goes_on: 0 }
+    }
+
+    /// Names of the tests that failed so far, and where and why they did.
+    pub fn into_failures(self) -> Vec<String> {
+        self.failures
     }
 
     /// Tests that passed and failed so far.
@@ -127,12 +136,30 @@ impl<'a> Work<'a> {
     }
 
     fn count_summary(&mut self, line: &str) {
+        self.note_failure(line);
         if let Some((good, bad)) = test_summary(line) {
             self.passed += good;
             self.failed += bad;
         } else if line.trim() == "Success" {
             // A bench body that ran once.
             self.passed += 1;
+        }
+    }
+}
+
+impl Work<'_> {
+    fn note_failure(&mut self, line: &str) {
+        let is_panic = line.starts_with("thread '") && line.contains(" panicked at ");
+        if line.starts_with("test ") && line.ends_with(" ... FAILED") {
+            self.failures.push(line.to_owned());
+        } else if is_panic {
+            self.failures.push(line.to_owned());
+            self.failure_goes_on = 3;
+        } else if self.failure_goes_on > 0 && !line.starts_with("stack backtrace") {
+            self.failures.push(line.to_owned());
+            self.failure_goes_on -= 1;
+        } else {
+            self.failure_goes_on = 0;
         }
     }
 }
@@ -229,6 +256,17 @@ mod tests {
         assert_eq!(test_summary(line), Some((12, 3)));
         assert_eq!(test_summary("test result: nonsense"), None);
         assert_eq!(test_summary("running 3 tests"), None);
+    }
+
+    #[test]
+    fn failed_tests_are_named_with_their_reasons() {
+        let root = std::env::temp_dir();
+        let mut work = Work::new(&root, Instant::now() + Duration::from_secs(20));
+        let text = "test a ... ok\ntest b ... FAILED\n---- b stdout ----\n\
+                    thread 'b' (7) panicked at x.rs:1:2:\nleft\nstack backtrace:\n  0: f\n";
+        assert!(work.run(Command::new("printf").arg(text)).is_ok());
+        let failures = ["test b ... FAILED", "thread 'b' (7) panicked at x.rs:1:2:", "left"];
+        assert_eq!(work.into_failures(), failures);
     }
 
     #[test]
