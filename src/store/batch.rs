@@ -8,6 +8,7 @@ use super::Space;
 
 /// A value in two parts that belong together, so that a body need not be copied to get a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "its two parts are what it is")]
 pub struct Value<'a> {
     /// Its first bytes.
     pub head: &'a [u8],

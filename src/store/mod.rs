@@ -34,16 +34,16 @@ pub enum Space {
     Destinations = 1,
     /// Durable subscriptions.
     Subscriptions = 2,
-    /// Messages, by destination.
-    Messages = 3,
-    /// Which durable subscription still holds which message of a topic.
-    Copies = 4,
-    /// How far deliveries have gone.
-    Delivered = 5,
-    /// How often single messages were delivered, where that is more than `Delivered` says.
-    Deliveries = 6,
     /// Prepared transactions.
-    Transactions = 7,
+    Transactions = 3,
+    /// How far deliveries have gone.
+    Delivered = 4,
+    /// How often single messages were delivered, where that is more than `Delivered` says.
+    Deliveries = 5,
+    /// Messages, by destination.
+    Messages = 6,
+    /// Which durable subscription still holds which message of a topic.
+    Copies = 7,
     /// Ids of the latest messages and transactions, so that what is sent again is known.
     Recent = 8,
 }
@@ -54,11 +54,11 @@ impl Space {
         Self::About,
         Self::Destinations,
         Self::Subscriptions,
-        Self::Messages,
-        Self::Copies,
+        Self::Transactions,
         Self::Delivered,
         Self::Deliveries,
-        Self::Transactions,
+        Self::Messages,
+        Self::Copies,
         Self::Recent,
     ];
 
@@ -113,6 +113,7 @@ pub enum Outcome {
 
 /// One entry of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "stores outside of this crate make them")]
 pub struct Entry {
     /// Where.
     pub space: Space,
@@ -123,6 +124,7 @@ pub struct Entry {
 }
 
 /// What a store holds when it is opened.
+#[allow(clippy::exhaustive_structs, reason = "stores outside of this crate make them")]
 pub struct Recovery<'a> {
     /// How it was found.
     pub outcome: Outcome,

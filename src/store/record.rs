@@ -1,8 +1,10 @@
 //! What the entries of a store mean, and how they are written.
 //!
 //! All numbers are big-endian, so that keys sort by number. Every value begins with a CRC-32 of its
-//! key and of what follows, then the version of its form; so an altered entry, or one under
-//! another's key, is an error.
+//! space, its key and what follows, then the version of its form; so an altered entry, or one in
+//! another's place, is an error. Behind that stand the fields of the record in their order: texts
+//! and lists behind their length in eight bytes, what may be missing behind a byte 0 or 1. There
+//! is one way to write a record, so what was read is written again as it was.
 //!
 //! | space | key | value |
 //! | --- | --- | --- |
@@ -21,9 +23,24 @@
 //! long as a copy is. A copy without its message is one that was consumed by everybody, and a
 //! message, copy or count whose destination or subscription is not there belongs to nobody: both
 //! may be removed.
+#![allow(clippy::exhaustive_structs, reason = "the format of the store fixes their fields")]
+
+mod codec;
+mod read;
+#[cfg(test)]
+mod tests;
+mod write;
 
 use bytes::Bytes;
 
+pub use self::{
+    read::read_message,
+    write::{
+        message_key, put_copy, put_delivered, put_deliveries, put_destination, put_format,
+        put_message, put_recent, put_subscription, put_transaction, remove_copy, remove_deliveries,
+        remove_destination, remove_message, remove_subscription, remove_transaction,
+    },
+};
 use crate::{
     message::DestinationKind,
     wire::{MessageId, Packet},
@@ -31,6 +48,9 @@ use crate::{
 
 /// The format of the whole store; another one is refused.
 pub const FORMAT: u32 = 1;
+
+/// The only key of `about`.
+const FORMAT_KEY: &[u8] = b"format";
 
 /// A queue or a topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -186,6 +206,10 @@ pub struct EndedTransaction {
 pub struct RecentRecord {
     /// The number of its batch; the greatest is that of the last one.
     pub batch: u64,
+    /// The greatest sequence that was given so far.
+    pub sequence: u64,
+    /// The greatest id of a destination or subscription that was given so far.
+    pub place: u64,
     /// For each message that may be sent again: its destination and id.
     pub messages: Vec<(u64, MessageId)>,
     /// Transactions that ended in it.
