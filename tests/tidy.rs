@@ -22,7 +22,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("selector", &["wire", "message"]),
     // Of `flow` only the meter, which has a single owner and no atomics.
     ("proto", &["flow", "wire", "message", "selector"]),
-    ("store", &["wire", "message"]),
+    ("store", &["sync", "wire", "message"]),
     ("in_process", &["sync"]),
     ("reactor", REACTOR),
     ("broker", ABOVE_REACTOR),

@@ -13,6 +13,7 @@
 
 mod batch;
 mod error;
+mod memory;
 pub mod record;
 
 use std::{fmt, time::Duration};
@@ -22,6 +23,7 @@ use bytes::Bytes;
 pub use self::{
     batch::{Batch, Change, Value},
     error::StoreError,
+    memory::MemoryStore,
 };
 
 /// A part of a store with keys of its own, in this order.
