@@ -16,6 +16,7 @@ use super::{
     dead::{DeadReason, Death, dead_copy, is_logged, is_wanted},
     destination::{Destination, Origin},
     dispatch::{Part, State},
+    persist::StoredKey,
     stored::Stored,
     turn::Turn,
 };
@@ -25,7 +26,7 @@ impl Destination {
     pub(super) fn bury(
         &self,
         state: &State,
-        message: &Stored,
+        (message, key): (&Stored, Option<StoredKey>),
         deliveries: u32,
         reason: DeadReason,
         turn: &mut Turn<'_>,
@@ -49,10 +50,17 @@ impl Destination {
             wall_ms: turn.wall_ms,
             truncate: turn.shared.live.read(|live| live.dmq_truncate_body),
         };
-        self.bury_as(state, message, &death, turn);
+        self.bury_as(state, (message, key), &death, turn);
     }
 
-    fn bury_as(&self, state: &State, message: &Stored, death: &Death<'_>, turn: &mut Turn<'_>) {
+    /// What is stored of it under `key` goes in the same commit.
+    fn bury_as(
+        &self,
+        state: &State,
+        (message, key): (&Stored, Option<StoredKey>),
+        death: &Death<'_>,
+        turn: &mut Turn<'_>,
+    ) {
         if death.reason == DeadReason::Expired {
             turn.shared.stats.expired();
             // Relaxed: a statistic.
@@ -62,7 +70,7 @@ impl Destination {
         // among the dead is gone.
         let is_first = state.part == Part::Queue || message.bury();
         if !is_first || self.origin == Origin::Dead {
-            return;
+            return turn.remove_stored(key);
         }
         let packet = &message.packet;
         if is_logged(packet, turn.shared.live.read(|live| live.log_dead_messages)) {
@@ -70,7 +78,7 @@ impl Destination {
             tracing::info!(destination = %self.name, message = %id, reason, "a message is dead");
         }
         if !is_wanted(packet, state.attributes.use_dmq) {
-            return;
+            return turn.remove_stored(key);
         }
         let mut dead = Stored::new(dead_copy(packet, death), 0);
         // Its time was up once; that is enough.
@@ -83,6 +91,7 @@ impl Destination {
                 reply: None,
                 used_up: None,
                 reserved: false,
+                instead_of: key,
             },
         );
     }
@@ -105,7 +114,8 @@ pub(super) fn declare_dead(block: Bytes, obituary: Obituary, reply: AckReply) ->
             wall_ms: turn.wall_ms,
             truncate: turn.shared.live.read(|live| live.dmq_truncate_body),
         };
-        at.bury_as(state, &entry.message, &death, turn);
+        let key = state.key_of(&entry);
+        at.bury_as(state, (&entry.message, key), &death, turn);
         reply.done(Status::OK, turn);
     })
 }

@@ -10,13 +10,21 @@ use bytes::Bytes;
 use crate::{
     flow::Taken,
     proto::broker_in::{AckKind, ReplyTo},
-    sync::{Arc, AtomicU64, Ordering},
+    sync::{Arc, AtomicU64, Inbox, Ordering},
     wire::{MessageId, Status},
 };
 
 use super::{
-    consumer::Consumer, coordinator::Transact, destination::Destination, dispatch::State,
-    output::Output, settle::Claim, stored::Stored, subscription::Identity, transaction::Outcome,
+    consumer::Consumer,
+    coordinator::Transact,
+    destination::Destination,
+    dispatch::State,
+    output::Output,
+    persist::{Copy, StoredKey, Unstored},
+    settle::Claim,
+    stored::Stored,
+    subscription::Identity,
+    transaction::Outcome,
     turn::Turn,
 };
 
@@ -40,6 +48,10 @@ impl Reply {
         match status {
             Status::OK => self.send(status, turn),
             Status::NOT_FOUND => self.refuse(status, "there is no such consumer here", turn),
+            Status::UNAVAILABLE => {
+                let reason = "it cannot be stored now: the messages stay unacknowledged";
+                self.refuse(status, reason, turn);
+            }
             _ => {
                 let reason = "a message is not with its consumer: it was settled, or went back";
                 self.refuse(status, reason, turn);
@@ -67,16 +79,22 @@ enum Told {
 pub(super) struct Joint {
     left: AtomicU64,
     worst: AtomicU64,
+    /// What of it is stored, a vector from each part that has some.
+    stored: Inbox<Vec<StoredKey>>,
     told: Told,
 }
 
 impl Joint {
     fn new(parts: usize, told: Told) -> Arc<Self> {
         let worst = AtomicU64::new(status_bits(Status::OK));
-        Arc::new(Self { left: AtomicU64::new(parts as u64), worst, told })
+        let (left, stored) = (AtomicU64::new(parts as u64), Inbox::new());
+        Arc::new(Self { left, worst, stored, told })
     }
 
-    fn done(&self, status: Status, turn: &mut Turn<'_>) {
+    fn done(&self, status: Status, stored: Vec<StoredKey>, turn: &mut Turn<'_>) {
+        if !stored.is_empty() {
+            self.stored.push(stored);
+        }
         // Relaxed: carried by the count below.
         self.worst.fetch_max(status_bits(status), Ordering::Relaxed);
         // AcqRel: the last one sees the statuses of all others.
@@ -88,7 +106,8 @@ impl Joint {
         match &self.told {
             Told::Client(reply) => reply.acknowledged(status, turn),
             &Told::Transaction(Claim { transaction, ticket }) => {
-                turn.transact(Transact::Consumed { id: transaction, ticket, status });
+                let stored = std::iter::from_fn(|| self.stored.pop()).flatten().collect();
+                turn.transact(Transact::Consumed { id: transaction, ticket, status, stored });
             }
         }
     }
@@ -125,10 +144,15 @@ impl AckReply {
     }
 
     pub(super) fn done(&self, status: Status, turn: &mut Turn<'_>) {
+        self.done_with(status, Vec::new(), turn);
+    }
+
+    /// As [`done`](Self::done), for a transaction that holds these stored messages from now on.
+    pub(super) fn done_with(&self, status: Status, stored: Vec<StoredKey>, turn: &mut Turn<'_>) {
         match self {
             Self::None => {}
             Self::Direct(reply) => reply.acknowledged(status, turn),
-            Self::Joint(joint) => joint.done(status, turn),
+            Self::Joint(joint) => joint.done(status, stored, turn),
         }
     }
 }
@@ -176,6 +200,37 @@ pub(super) enum Command {
         used_up: Option<i64>,
         /// Room was kept for it when its transaction took it.
         reserved: bool,
+        /// The stored message it takes the place of, in the same commit.
+        instead_of: Option<StoredKey>,
+    },
+    /// A message that was let in before is stored, or will not be.
+    Stored {
+        /// The message.
+        message: Arc<Stored>,
+        /// Who wants a reply.
+        reply: Option<Reply>,
+        /// The durable subscriptions that get it, if it is a topic's.
+        copies: Vec<Copy>,
+        /// Whether it is stored.
+        outcome: Result<(), Unstored>,
+    },
+    /// The removal of messages that are held under a number is stored, or will not be.
+    Removed {
+        /// The number.
+        ticket: i64,
+        /// Who is told.
+        reply: AckReply,
+        /// What they are told if it is stored.
+        status: Status,
+        /// Whether it is.
+        outcome: Result<(), Unstored>,
+    },
+    /// A message whose transaction is committed: let in and stored already.
+    Committed {
+        /// The message.
+        message: Arc<Stored>,
+        /// The durable subscriptions that get it, if it is a topic's.
+        copies: Vec<Copy>,
     },
     /// A message for a subscription, from its topic.
     Forward(Arc<Stored>),

@@ -75,6 +75,18 @@ pub enum ConfigError {
     },
 }
 
+/// When what is stored is synced to the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SyncMode {
+    /// Before anybody is told that it is stored. Nothing that was acknowledged is ever lost.
+    Always,
+    /// This often. What was acknowledged since may be lost with the machine, not with the process.
+    Interval(Duration),
+    /// When the system likes. As above, with no bound but the system's.
+    Os,
+}
+
 /// A destination that is there from the start, with limits of its own.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -146,6 +158,16 @@ pub struct BrokerConfig {
     /// Bytes of messages at which the broker's memory counts as full: towards it, connections are
     /// given less and less credit. `u64::MAX` is no limit; default half of the machine's memory.
     pub memory_max: u64,
+    /// When what is stored is synced.
+    pub sync: SyncMode,
+    /// Most changes of one batch of the store.
+    pub batch_changes_max: usize,
+    /// Most bytes of messages in one batch of the store; a larger message has its own.
+    pub batch_bytes_max: u64,
+    /// How long a batch waits for more before it is committed.
+    pub batch_delay: Duration,
+    /// A commit that takes longer makes the store stressed.
+    pub checkpoint_limit: Duration,
     /// Most messages produced in one transaction.
     pub transaction_messages_max: usize,
     /// Most messages acknowledged in one transaction.
@@ -184,6 +206,11 @@ impl Default for BrokerConfig {
             messages_max: u64::MAX,
             total_bytes_max: u64::MAX,
             memory_max: default_memory_max(),
+            sync: SyncMode::Always,
+            batch_changes_max: 4096,
+            batch_bytes_max: 8 << 20,
+            batch_delay: Duration::ZERO,
+            checkpoint_limit: Duration::from_secs(60),
             transaction_messages_max: 1000,
             transaction_acks_max: 100,
             reconnect_grace: 5,

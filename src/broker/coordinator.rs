@@ -6,6 +6,8 @@
 //! # Invariants
 //! - What a commit puts in is left with its destinations before the reply is left with its output.
 
+mod steps;
+
 use crate::sync::{Arc, Entered, Gate, Inbox};
 
 use super::{
@@ -13,7 +15,7 @@ use super::{
     destination::Destination,
     settle::Claim,
     stored::Stored,
-    transaction::{Effect, Limits, Listed, Table, TxCommand, TxReply},
+    transaction::{Effect, Finished, Limits, Listed, Promise, Table, TxCommand, TxReply},
     turn::Turn,
 };
 
@@ -78,6 +80,26 @@ impl Coordinator {
         Self { inbox: Inbox::new(), gate: Gate::new(Table::new(limits)) }
     }
 
+    /// A prepared transaction is there again, before anybody is served.
+    pub(super) fn restore(&self, promise: Promise<Handle, Arc<Stored>>, parts: Vec<Handle>) {
+        self.prepare_table(|table| table.restore(promise, parts));
+    }
+
+    /// A transaction that has ended is known again, before anybody is served.
+    pub(super) fn remember(&self, finished: Finished) {
+        self.prepare_table(|table| table.remember(finished));
+    }
+
+    fn prepare_table(&self, change: impl FnOnce(&mut Transactions)) {
+        let mut change = Some(change);
+        let _entered = self.gate.enter(|table| {
+            if let Some(change) = change.take() {
+                change(table);
+            }
+            true
+        });
+    }
+
     /// Leaves work. The caller enters afterwards.
     pub(super) fn push(&self, commands: Vec<Transact>) {
         self.inbox.push(commands);
@@ -102,17 +124,39 @@ impl Coordinator {
             let Some(commands) = self.inbox.pop() else { return true };
             *left = left.saturating_sub(commands.len());
             for command in commands {
+                let Some(command) = refuse_unstored(table, command, turn) else { continue };
                 let shared = turn.shared;
                 let mut new_id = || shared.ids.next_id();
                 table.handle(command, turn.wall_ms, &mut new_id, &mut effects);
-                carry_out(&mut effects, turn);
+                carry_out(effects.drain(..), turn);
             }
         }
         false
     }
 }
 
-fn carry_out(effects: &mut Vec<Done>, turn: &mut Turn<'_>) {
+/// Refuses what would change the store while that takes nothing; everything else comes back.
+fn refuse_unstored(
+    table: &Transactions,
+    command: Transact,
+    turn: &mut Turn<'_>,
+) -> Option<Transact> {
+    let refusal = turn.shared.persist.as_ref().and_then(|persist| persist.check().err());
+    let Some((status, reason)) = refusal else { return Some(command) };
+    match command {
+        Transact::Request { connection, request, reply, .. }
+            if table.changes_store(connection, &request, |at, message| {
+                at.0.wants_stored(message, turn).is_some()
+            }) =>
+        {
+            answer(reply, Told::Outcome(TxReply::refuse(status, None, reason)), turn);
+            None
+        }
+        other => Some(other),
+    }
+}
+
+fn carry_out(effects: impl IntoIterator<Item = Done>, turn: &mut Turn<'_>) {
     let mut bursts: Vec<(Arc<Destination>, Vec<Command>)> = Vec::new();
     let mut add = |to: Handle, command: Command, turn: &mut Turn<'_>| match bursts.last_mut() {
         Some((last, commands)) if Arc::ptr_eq(last, &to.0) => commands.push(command),
@@ -124,13 +168,19 @@ fn carry_out(effects: &mut Vec<Done>, turn: &mut Turn<'_>) {
         }
     };
     let mut replies = Vec::new();
-    for effect in effects.drain(..) {
+    for effect in effects {
         match effect {
+            Effect::Durably { change, then } => steps::durably(change, then, turn),
             Effect::Reply { to, reply } => replies.push((to, Told::Outcome(reply))),
             Effect::List { to, transactions } => replies.push((to, Told::List(transactions))),
             Effect::Produce { destination, message } => {
-                let command =
-                    Command::Produce { message, reply: None, used_up: None, reserved: true };
+                let command = Command::Produce {
+                    message,
+                    reply: None,
+                    used_up: None,
+                    reserved: true,
+                    instead_of: None,
+                };
                 add(destination, command, turn);
             }
             Effect::Drop(message, destination) => {
@@ -153,13 +203,17 @@ fn carry_out(effects: &mut Vec<Done>, turn: &mut Turn<'_>) {
         turn.send_all_now(&to, commands);
     }
     for (to, told) in replies {
-        match (to, told) {
-            (Answer::Asked(answer), told) => answer(told, turn),
-            (Answer::Client(to), Told::Outcome(reply)) if to.to.wanted => {
-                let packet = reply.packet(&to.to);
-                turn.send_packet(&to.output, packet);
-            }
-            (Answer::Client(_), _) => {}
+        answer(to, told, turn);
+    }
+}
+
+fn answer(to: Answer, told: Told, turn: &mut Turn<'_>) {
+    match (to, told) {
+        (Answer::Asked(answer), told) => answer(told, turn),
+        (Answer::Client(to), Told::Outcome(reply)) if to.to.wanted => {
+            let packet = reply.packet(&to.to);
+            turn.send_packet(&to.output, packet);
         }
+        (Answer::Client(_), _) => {}
     }
 }

@@ -95,6 +95,7 @@ impl Desk {
                 Accounts::default(),
                 ids,
                 Addresses { port_mapper: address, jms: address, admin: address },
+                None,
             ),
             carry: Carry::new(1),
             clients: Vec::new(),

@@ -16,8 +16,8 @@ pub(super) use crate::message::DestinationKind as Kind;
 use crate::{
     proto::broker_in::ReplyTo,
     sync::{
-        Arc, AtomicBool, AtomicU32, AtomicU64, Entered, Gate, Inbox, Kept, Ordering, Reserve,
-        Snapshot,
+        Arc, AtomicBool, AtomicU32, AtomicU64, Entered, Gate, Inbox, Kept, Ordering, Plain,
+        Reserve, Snapshot,
     },
     wire::{Flags, Status},
 };
@@ -30,8 +30,10 @@ use super::{
     dispatch::{Part, State},
     memory::Memory,
     output::Output,
+    persist::StoredKey,
     room::{self, Refused},
     stored::Stored,
+    subscription::Route,
     turn::Turn,
 };
 
@@ -74,7 +76,11 @@ pub(super) struct Destination {
     /// Room kept for what open transactions have sent.
     reserve: Reserve,
     counts: Counts,
-    consumers: Snapshot<Vec<Arc<Consumer>>>,
+    pub(super) consumers: Snapshot<Vec<Arc<Consumer>>>,
+    /// A topic's durable subscriptions, for whoever has a message stored.
+    pub(super) durable_routes: Snapshot<Vec<Route>>,
+    /// Its number in the store, given with its first record; 0: none.
+    pub(super) place: Plain<AtomicU64>,
 }
 
 /// What is counted for people, written by whoever is behind the gate.
@@ -115,6 +121,7 @@ impl Destination {
             (_, Kind::Topic) => Part::Topic,
         };
         let letter = if kind == Kind::Queue { 'Q' } else { 'T' };
+        let place = Plain::new(AtomicU64::new(0));
         let owner = if let Origin::Temporary(owner) = origin { owner.unsigned_abs() } else { 0 };
         Self {
             name: name.into(),
@@ -122,7 +129,7 @@ impl Destination {
             origin,
             uid: format!("{letter}:{name}").into(),
             inbox: Inbox::new(),
-            gate: Gate::new(State::new(part, attributes.clone())),
+            gate: Gate::new(State::new(part, attributes.clone(), Plain::clone(&place))),
             attributes: Snapshot::new(attributes),
             owner: AtomicU64::new(owner),
             destroyed: AtomicBool::new(false),
@@ -130,6 +137,8 @@ impl Destination {
             reserve: Reserve::new(),
             counts: Counts::default(),
             consumers: Snapshot::new(Vec::new()),
+            durable_routes: Snapshot::new(Vec::new()),
+            place,
         }
     }
 
@@ -239,6 +248,31 @@ impl Destination {
         memory.add(-1, -message.bytes().cast_signed());
     }
 
+    /// Room is kept for a message that a prepared transaction has sent, whatever there is.
+    pub(super) fn promise(&self, message: &Stored, memory: &Memory) {
+        let bytes = message.bytes();
+        let _kept = self.reserve.keep(bytes, || (), |_| Ok(()));
+        memory.add(1, bytes.cast_signed());
+    }
+
+    /// Changes its state before anybody is served.
+    pub(super) fn restore(&self, change: impl FnOnce(&mut State)) {
+        let mut change = Some(change);
+        let _entered = self.gate.enter(|state| {
+            if let Some(change) = change.take() {
+                change(state);
+            }
+            true
+        });
+    }
+
+    /// Shows what is paused.
+    pub(super) fn set_paused_counts(&self, consumption: bool, production: bool) {
+        // Relaxed: a statistic.
+        let bits = u32::from(consumption) | u32::from(production) << 1;
+        self.counts.paused.store(bits, Ordering::Relaxed);
+    }
+
     /// Replaces the attributes. Called behind the gate.
     pub(super) fn set_attributes(&self, state: &mut State, attributes: Attributes) {
         self.attributes.publish(attributes.clone());
@@ -268,20 +302,29 @@ impl Destination {
 
     fn execute(self: &Arc<Self>, state: &mut State, command: Command, turn: &mut Turn<'_>) {
         match command {
-            Command::Produce { message, reply, used_up, reserved } => {
+            Command::Produce { message, reply, used_up, reserved, instead_of } => {
                 if let Some(producer) = used_up {
                     state.producers.used_up(producer);
                     // The room for the next batch is what there is without this message.
                     self.serve_producers(state, turn);
                 }
-                self.produce(state, message, reply.as_ref(), reserved, turn);
+                self.produce(state, message, reply, (reserved, instead_of), turn);
+            }
+            Command::Stored { message, reply, copies, outcome } => {
+                self.stored(state, message, reply, &copies, outcome, turn);
+            }
+            Command::Removed { ticket, reply, status, outcome } => {
+                Self::removed(state, ticket, &reply, (status, outcome), turn);
+            }
+            Command::Committed { message, copies } => {
+                self.committed(state, message, &copies, turn);
             }
             Command::Forward(message) if state.destroyed => {
                 // It was on the way when the subscription ended.
                 state.let_go(&message, turn);
             }
             Command::Forward(message) => state.add(&message, turn),
-            Command::Released(message) => state.count_out(&message),
+            Command::Released(message) => state.released(&message, turn),
             Command::AddProducer { id, output, reply } => {
                 self.add_producer(state, id, output, reply, turn);
             }
@@ -295,8 +338,7 @@ impl Destination {
             Command::Leave { consumer, how } => self.leave(state, &consumer, &how, turn),
             Command::Ready(consumer) => state.make_ready(consumer),
             Command::Acknowledge { blocks, kind, reply, claim } => {
-                let status = state.acknowledge(&blocks, kind, claim, turn);
-                reply.done(status, turn);
+                state.acknowledge(self, &blocks, kind, (claim, reply), turn);
             }
             Command::Settle { transaction, outcome } => state.settle(transaction, outcome, turn),
             Command::Disclaim(claim) => state.disclaim(claim, turn),
@@ -315,17 +357,24 @@ impl Destination {
     }
 
     fn produce(
-        &self,
+        self: &Arc<Self>,
         state: &mut State,
         mut message: Arc<Stored>,
-        reply: Option<&Reply>,
-        reserved: bool,
+        reply: Option<Reply>,
+        (reserved, instead_of): (bool, Option<StoredKey>),
         turn: &mut Turn<'_>,
     ) {
         if reserved {
             self.unreserve(&message, &turn.shared.memory);
         }
-        if let Err((status, reason)) = self.make_room(state, &message, reserved, turn) {
+        let is_late = self.origin != Origin::Dead && message.is_expired(turn.wall_ms);
+        let copies = if is_late { None } else { self.wants_stored(&message, turn) };
+        let mut refusal = self.make_room(state, &message, reserved, turn);
+        if let (Ok(()), Some(_), Some(persist)) = (&refusal, &copies, &turn.shared.persist) {
+            refusal = persist.check();
+        }
+        if let Err((status, reason)) = refusal {
+            turn.remove_stored(instead_of);
             // Without a reply the producer chose not to know.
             tracing::debug!(destination = %self.name, %status, reason, "message refused");
             if let Some(reply) = reply {
@@ -336,20 +385,28 @@ impl Destination {
         // Relaxed: a statistic with one writer.
         let received = self.counts.received.load(Ordering::Relaxed);
         self.counts.received.store(received + 1, Ordering::Relaxed);
-        if self.origin != Origin::Dead && message.is_expired(turn.wall_ms) {
-            self.bury(state, &message, 0, DeadReason::Expired, turn);
+        if let Some(copies) = copies {
+            return self.store(state, message, reply, copies, instead_of, turn);
+        }
+        turn.remove_stored(instead_of);
+        if is_late {
+            self.bury(state, (&message, None), 0, DeadReason::Expired, turn);
         } else {
-            let stays_long = message.due > turn.wall_ms;
-            if (stays_long || turn.is_crowded() && state.somebody_is_late())
-                && let Some(message) = Arc::get_mut(&mut message)
-            {
-                // It must not keep a whole read buffer with it.
-                message.packet.unshare();
-            }
+            Self::make_keepable(state, &mut message, turn);
             state.add(&message, turn);
         }
         if let Some(reply) = reply {
             reply.send(Status::OK, turn);
+        }
+    }
+
+    /// Moves a message that will stay out of the buffer it was read into, which it would keep.
+    pub(super) fn make_keepable(state: &State, message: &mut Arc<Stored>, turn: &Turn<'_>) {
+        let stays_long = message.due > turn.wall_ms;
+        if (stays_long || turn.is_crowded() && state.somebody_is_late())
+            && let Some(message) = Arc::get_mut(message)
+        {
+            message.packet.unshare();
         }
     }
 
@@ -420,12 +477,14 @@ impl Destination {
     /// What follows from the commands and deliveries of a run.
     fn settle_up(self: &Arc<Self>, state: &mut State, turn: &mut Turn<'_>) {
         for (entry, reason) in std::mem::take(&mut state.dead) {
-            self.bury(state, &entry.message, entry.deliveries, reason, turn);
+            let key = state.key_of(&entry);
+            self.bury(state, (&entry.message, key), entry.deliveries, reason, turn);
         }
         let mut producers = std::mem::take(&mut state.producers);
         producers.hold_back(&state.level(&self.uid), turn);
         producers.serve(&state.level(&self.uid), turn);
         state.producers = producers;
+        turn.push_units();
         turn.push_forwards();
         if state.part != Part::Subscription {
             let (messages, bytes) =
@@ -515,16 +574,17 @@ impl Destination {
         state.clear(turn);
         for subscriber in std::mem::take(&mut state.subscribers).into_values() {
             for entry in subscriber.in_flight.entries() {
-                state.subtract(&entry.message, turn);
+                state.subtract(entry, turn);
             }
         }
         for (_, entry) in std::mem::take(&mut state.prepared).into_values().flatten() {
-            state.subtract(&entry.message, turn);
+            state.subtract(&entry, turn);
         }
         for route in std::mem::take(&mut state.routes) {
             route.topic_is_gone(turn);
         }
-        let empty = State::new(state.part, state.attributes.clone());
+        self.publish_routes(state);
+        let empty = State::new(state.part, state.attributes.clone(), Plain::clone(&self.place));
         let accounted = state.accounted;
         // Producers that wait for room get their credit, and what they send is refused.
         let producers = std::mem::take(&mut state.producers);
@@ -552,10 +612,17 @@ impl Destination {
     pub(super) fn dissolve(&self) {
         let _entered = self.gate.enter(|state| {
             while self.inbox.pop().is_some() {}
-            *state = State::new(state.part, state.attributes.clone());
+            let place = Plain::clone(&self.place);
+            *state = State::new(state.part, state.attributes.clone(), place);
             true
         });
         self.consumers.publish(Vec::new());
+    }
+
+    /// Shows the durable subscriptions of a topic.
+    pub(super) fn publish_routes(&self, state: &State) {
+        let durable = state.routes.iter().filter(|route| route.is_durable());
+        self.durable_routes.publish(durable.cloned().collect());
     }
 
     pub(super) fn publish_consumers(&self, state: &State) {

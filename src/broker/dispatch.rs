@@ -7,12 +7,12 @@
 //!   it credit again sends [`Command::Ready`](super::command::Command::Ready). One that has credit
 //!   and found nothing its selector takes is in the list of the hungry ones, until something comes.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use crate::{
     flow::Taken,
-    sync::Arc,
-    wire::{Flags, MessageId},
+    sync::{Arc, AtomicU64, Plain},
+    wire::Flags,
 };
 
 use super::{
@@ -25,7 +25,9 @@ use super::{
     in_flight::InFlight,
     limits::EXPIRY_SWEEP_MS,
     output::{Outgoing, Receiver, Trip},
+    persist::Copy,
     producers::{Level, Producers},
+    recent::Recent,
     settle::Held,
     stored::Stored,
     subscription::{Identity, Route},
@@ -51,6 +53,10 @@ pub(super) enum Part {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) part: Part,
+    /// The number under which it is stored, shared with its destination.
+    pub(super) place: Plain<AtomicU64>,
+    /// Messages on their way into the store that somebody takes at once.
+    pub(super) takes_soon: u32,
     pub(super) attributes: Attributes,
     /// A queue has one, a topic one for each plain consumer.
     pub(super) subscriptions: HashMap<i64, Subscription>,
@@ -66,9 +72,9 @@ pub(super) struct State {
     pub(super) producers: Producers,
     pub(super) messages: u64,
     pub(super) bytes: u64,
-    /// Ids of the messages that are here and whose producers wait for a reply, so that one that is
-    /// sent again is known.
-    pub(super) known: HashSet<MessageId>,
+    /// Ids of the latest messages whose producers waited for a reply, so that one that is sent again
+    /// is known, consumed or not.
+    pub(super) recent: Recent,
     /// Whom a topic's message goes to; empty between two of them, kept for its memory.
     pub(super) recipients: Vec<i64>,
     /// What an acknowledgement settles; empty between two of them, kept for its memory.
@@ -139,13 +145,15 @@ pub(super) struct Subscriber {
 }
 
 impl State {
-    pub(super) fn new(part: Part, attributes: Attributes) -> Self {
+    pub(super) fn new(part: Part, attributes: Attributes, place: Plain<AtomicU64>) -> Self {
         let mut subscriptions = HashMap::new();
         if part != Part::Topic {
             subscriptions.insert(SHARED, Subscription::default());
         }
         Self {
             part,
+            place,
+            takes_soon: 0,
             attributes,
             subscriptions,
             subscribers: BTreeMap::new(),
@@ -155,7 +163,7 @@ impl State {
             producers: Producers::default(),
             messages: 0,
             bytes: 0,
-            known: HashSet::new(),
+            recent: Recent::default(),
             recipients: Vec::new(),
             settled: Vec::new(),
             arrivals: Backlog::default(),
@@ -194,7 +202,7 @@ impl State {
         self.next_order += 1;
         let entry = Entry { message: Arc::clone(message), order, deliveries: 0 };
         if self.part == Part::Topic {
-            return self.publish(entry, turn);
+            return self.publish(entry, None, turn);
         }
         self.count_in(message);
         self.enqueue(SHARED, entry, turn.wall_ms);
@@ -203,31 +211,49 @@ impl State {
         }
     }
 
+    /// Takes in a message that has been counted and stored: a topic's for these durable
+    /// subscriptions.
+    pub(super) fn add_stored(
+        &mut self,
+        message: &Arc<Stored>,
+        copies: &[Copy],
+        turn: &mut Turn<'_>,
+    ) {
+        let order = self.next_order;
+        self.next_order += 1;
+        let entry = Entry { message: Arc::clone(message), order, deliveries: 0 };
+        if self.part == Part::Topic {
+            return self.publish(entry, Some(copies), turn);
+        }
+        self.enqueue(SHARED, entry, turn.wall_ms);
+    }
+
     /// Drops what the topic has given up. Nobody may ever come to take it, so it goes when others
     /// come: a topic gives up the oldest of a priority first.
     fn drop_given_up(&mut self, key: i64, turn: &mut Turn<'_>) {
         while let Some(one) = self.subscriptions.get_mut(&key)
             && let Some(entry) = one.backlog.take_first(Stored::is_given_up)
         {
-            self.subtract(&entry.message, turn);
+            self.subtract(&entry, turn);
         }
     }
 
-    fn count_in(&mut self, message: &Stored) {
+    pub(super) fn count_in(&mut self, message: &Stored) {
         self.messages += 1;
         self.bytes += message.bytes();
         if self.part != Part::Subscription && is_awaited(message) {
-            self.known.insert(message.packet.header().id);
+            self.recent.add(&message.packet.header().id);
         }
     }
 
     /// Whether a message that may be sent again is here already.
     pub(super) fn knows(&self, message: &Stored) -> bool {
-        is_awaited(message) && self.known.contains(&message.packet.header().id)
+        is_awaited(message) && self.recent.has(&message.packet.header().id)
     }
 
-    /// Sends a topic's message to everybody it is for.
-    fn publish(&mut self, entry: Entry, turn: &mut Turn<'_>) {
+    /// Sends a topic's message to everybody it is for. One that is `stored` goes to those durable
+    /// subscriptions for which it is, and has been counted.
+    fn publish(&mut self, entry: Entry, stored: Option<&[Copy]>, turn: &mut Turn<'_>) {
         let message = &entry.message;
         let wants = |subscriber: &&Subscriber| {
             let consumer = &subscriber.consumer;
@@ -237,19 +263,21 @@ impl State {
         };
         let mut plain = std::mem::take(&mut self.recipients);
         plain.extend(self.subscribers.values().filter(wants).map(|one| one.subscription));
-        let routes: Vec<Arc<Destination>> = self
-            .routes
-            .iter()
-            .filter(|route| route.wants(message))
-            .map(|route| Arc::clone(&route.to))
-            .collect();
+        let others = self.routes.iter().filter(|route| {
+            // Who subscribes durably now, after it was stored, gets what is sent from now on.
+            (stored.is_none() || !route.is_durable()) && route.wants(message)
+        });
+        let mut routes: Vec<Arc<Destination>> = others.map(|route| Arc::clone(&route.to)).collect();
+        routes.extend(stored.unwrap_or_default().iter().map(|copy| Arc::clone(&copy.to)));
         let holders = plain.len() + routes.len();
         if holders == 0 {
             self.recipients = plain;
             return;
         }
         message.set_holders(u32::try_from(holders).unwrap_or(u32::MAX));
-        self.count_in(message);
+        if stored.is_none() {
+            self.count_in(message);
+        }
         let removes = self.attributes.limit_behavior.removes();
         if removes {
             self.note_arrival(entry.clone());
@@ -276,7 +304,7 @@ impl State {
         self.arrivals.push(entry);
     }
 
-    fn enqueue(&mut self, key: i64, entry: Entry, wall_ms: i64) {
+    pub(super) fn enqueue(&mut self, key: i64, entry: Entry, wall_ms: i64) {
         let Self { subscriptions, subscribers, fed, wake_at, .. } = self;
         let Some(subscription) = subscriptions.get_mut(&key) else { return };
         if entry.message.due > wall_ms {
@@ -295,13 +323,19 @@ impl State {
         !self.routes.is_empty() || self.subscriptions.values().any(|one| one.ready.is_empty())
     }
 
-    /// A message is settled, for one subscription.
-    pub(super) fn subtract(&mut self, message: &Arc<Stored>, turn: &mut Turn<'_>) {
+    /// A message goes, for one subscription, and so does what is stored of it there.
+    pub(super) fn subtract(&mut self, entry: &Entry, turn: &mut Turn<'_>) {
+        turn.remove_stored(self.key_of(entry));
+        self.settled(&entry.message, turn);
+    }
+
+    /// A message is settled, for one subscription; what is stored of it there is gone.
+    pub(super) fn settled(&mut self, message: &Arc<Stored>, turn: &mut Turn<'_>) {
         match self.part {
             Part::Queue => self.count_out(message),
             Part::Topic => {
-                if message.release() && !message.is_given_up() {
-                    self.count_out(message);
+                if message.release() {
+                    self.released(message, turn);
                 }
             }
             Part::Subscription => {
@@ -314,8 +348,16 @@ impl State {
 
     /// A subscription has a message no longer; its topic is told if none has.
     pub(super) fn let_go(&self, message: &Arc<Stored>, turn: &mut Turn<'_>) {
-        if message.release() && !message.is_given_up() {
+        if message.release() {
             turn.released(message);
+        }
+    }
+
+    /// No subscription of this topic has a message any more.
+    pub(super) fn released(&mut self, message: &Arc<Stored>, turn: &mut Turn<'_>) {
+        turn.remove_stored(self.key_in_topic(message));
+        if !message.is_given_up() {
+            self.count_out(message);
         }
     }
 
@@ -324,9 +366,6 @@ impl State {
         // What a destroyed topic's subscriptions still had is counted no more.
         self.messages = self.messages.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(message.bytes());
-        if is_awaited(message) {
-            self.known.remove(&message.packet.header().id);
-        }
     }
 
     pub(super) fn make_ready(&mut self, id: i64) {
@@ -346,10 +385,16 @@ impl State {
         if entries.is_empty() {
             return;
         }
+        // That a message was delivered once is stored before it is.
+        for entry in entries.iter().filter(|entry| entry.deliveries > 1) {
+            if let Some(key) = self.key_of(entry) {
+                turn.count_stored(key, entry.deliveries);
+            }
+        }
         let Self { subscriptions, subscribers, fed, wake_at, .. } = self;
         let Some(subscription) = subscriptions.get_mut(&key) else {
             // A subscription that ended with its consumer.
-            return entries.iter().for_each(|entry| self.subtract(&entry.message, turn));
+            return entries.iter().for_each(|entry| self.subtract(entry, turn));
         };
         for entry in entries {
             let place = Place::of(&entry);
@@ -390,7 +435,7 @@ impl State {
         let Some(subscriber) = self.subscribers.get_mut(&id) else { return };
         let gone = subscriber.in_flight.take_through(through);
         subscriber.consumer.count_unsettled(subscriber.in_flight.len());
-        gone.iter().for_each(|entry| self.subtract(&entry.message, turn));
+        gone.iter().for_each(|entry| self.subtract(entry, turn));
         self.retire(id);
     }
 
@@ -416,7 +461,8 @@ impl State {
 
     /// A message died: it is counted out, and buried at the end of the run.
     pub(super) fn die(&mut self, entry: Entry, reason: DeadReason, turn: &mut Turn<'_>) {
-        self.subtract(&entry.message, turn);
+        // What is stored of it goes when it is buried.
+        self.settled(&entry.message, turn);
         self.dead.push((entry, reason));
     }
 
@@ -471,7 +517,7 @@ impl State {
         turn.leave_burst(burst);
         for entry in gone {
             if entry.message.is_given_up() {
-                self.subtract(&entry.message, turn);
+                self.subtract(&entry, turn);
             } else {
                 self.die(entry, DeadReason::Expired, turn);
             }
@@ -516,7 +562,7 @@ impl State {
         for key in keys {
             let all = self.subscriptions.get_mut(&key).map(|one| one.backlog.take_all());
             for entry in all.unwrap_or_default() {
-                self.subtract(&entry.message, turn);
+                self.subtract(&entry, turn);
             }
         }
         self.arrivals.take_all();

@@ -77,13 +77,12 @@ impl InFlight {
         if slot.held_by == 0 { slot.entry.as_mut() } else { None }
     }
 
-    /// Has a transaction hold the delivery of a message; `false` if there is none that is open.
-    pub(super) fn hold(&mut self, id: &MessageId, transaction: i64) -> bool {
+    /// Has a transaction hold the delivery of a message, if there is one that is open.
+    pub(super) fn hold(&mut self, id: &MessageId, transaction: i64) -> Option<&Entry> {
         let slot = self.find(id).and_then(|number| self.slot(number));
-        slot.filter(|slot| slot.held_by == 0).is_some_and(|slot| {
-            slot.held_by = transaction;
-            true
-        })
+        let slot = slot.filter(|slot| slot.held_by == 0)?;
+        slot.held_by = transaction;
+        slot.entry.as_ref()
     }
 
     /// Has a transaction let go of the delivery of a message.
@@ -274,7 +273,7 @@ mod tests {
         assert_eq!(sequences(&flight.take_after(None)), [1, 2, 3]);
         assert!(flight.is_empty());
         let mut flight = filled(4);
-        assert!(flight.hold(&id(3), 7));
+        assert!(flight.hold(&id(3), 7).is_some());
         assert_eq!(sequences(&flight.take_after(Some(&id(1)))), [2, 4]);
         assert_eq!(sequences(&flight.take_after(None)), [1]);
         assert!(flight.take_held(&id(3), 7).is_some() && flight.is_empty());
@@ -283,9 +282,9 @@ mod tests {
     #[test]
     fn what_a_transaction_holds_stays_when_the_rest_goes_back() {
         let mut flight = filled(5);
-        assert!(flight.hold(&id(2), 7));
-        assert!(!flight.hold(&id(2), 8), "it is held already");
-        assert!(!flight.hold(&id(9), 7), "it is not there");
+        assert!(flight.hold(&id(2), 7).is_some());
+        assert!(flight.hold(&id(2), 8).is_none(), "it is held already");
+        assert!(flight.hold(&id(9), 7).is_none(), "it is not there");
         assert!(flight.open(&id(2)).is_none() && flight.open(&id(3)).is_some());
         assert_eq!(sequences(&flight.take_unheld(Some(&id(3)))), [1, 3]);
         assert_eq!(flight.entries().count(), 3);
@@ -293,7 +292,7 @@ mod tests {
         flight.let_go(&id(2), 8);
         assert!(flight.open(&id(2)).is_none(), "another transaction's");
         flight.let_go(&id(2), 7);
-        assert!(flight.hold(&id(4), 7));
+        assert!(flight.hold(&id(4), 7).is_some());
         assert!(flight.take_held(&id(4), 7).is_some());
         assert_eq!(sequences(&flight.take_unheld(None)), [2, 5]);
         assert!(flight.is_empty());

@@ -121,7 +121,7 @@ impl Destination {
             // A plain subscription ends with its consumer, and what waits in it with both.
             let waiting = state.subscriptions.remove(&key).map(|mut gone| gone.backlog.take_all());
             for entry in back.into_iter().chain(waiting.into_iter().flatten()) {
-                state.subtract(&entry.message, turn);
+                state.subtract(&entry, turn);
             }
         } else {
             state.restore_all(key, back, turn);

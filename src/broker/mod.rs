@@ -40,8 +40,11 @@ mod limits;
 mod membership;
 mod memory;
 mod output;
+mod persist;
 mod port_mapper;
 mod producers;
+mod recent;
+mod recovery;
 mod registry;
 mod room;
 mod server;
@@ -60,7 +63,8 @@ mod wildcard;
 
 pub use accounts::AccountsError;
 pub use attributes::{Attributes, LimitBehavior};
-pub use config::{Administered, BrokerConfig, ConfigError};
+pub use config::{Administered, BrokerConfig, ConfigError, SyncMode};
+pub use recovery::RecoveryReport;
 pub use start::{
     Broker, BrokerBuilder, BrokerEnd, BrokerSnapshot, ConsumerSnapshot, DestinationSnapshot,
     StartError,

@@ -6,7 +6,7 @@ use crate::{proto::broker_in::Authentication, reactor::Idle, selector::Dialect};
 
 use super::{
     attributes::show_limit,
-    config::BrokerConfig,
+    config::{BrokerConfig, SyncMode},
     destination::Kind,
     value::{COUNT, SIZE, SWITCH, address, limit, plain, seconds, set, size, switch, within},
 };
@@ -27,7 +27,7 @@ const ADDRESS: &str = "HOST:PORT, such as 127.0.0.1:7676";
 const SECONDS: &str = "a time from 1 to 86400 seconds, such as 60 or 60s";
 
 /// All settings but the attributes of destinations.
-pub(super) static SETTINGS: [Setting; 24] = [
+pub(super) static SETTINGS: [Setting; 29] = [
     Setting {
         name: "listen",
         allowed: ADDRESS,
@@ -126,6 +126,43 @@ pub(super) static SETTINGS: [Setting; 24] = [
         show: |config| show_seconds(config.autocreate_reap_time),
     },
     Setting {
+        name: "store.sync",
+        allowed: "always (the default), os, or a time from 1ms to 1h as in 50ms or 2s",
+        apply: |config, value| set(&mut config.sync, sync(value)),
+        show: |config| show_sync(config.sync),
+    },
+    Setting {
+        name: "store.batch_changes_max",
+        allowed: "a number from 1 to 100000",
+        apply: |config, value| set(&mut config.batch_changes_max, within(value, 1, 100_000)),
+        show: |config| config.batch_changes_max.to_string(),
+    },
+    Setting {
+        name: "store.batch_bytes_max",
+        allowed: "a size from 64k to 1g",
+        apply: |config, value| {
+            let size = size(value).filter(|size| (64 << 10..=1 << 30).contains(size));
+            set(&mut config.batch_bytes_max, size)
+        },
+        show: |config| config.batch_bytes_max.to_string(),
+    },
+    Setting {
+        name: "store.batch_delay",
+        allowed: "a time from 0ms to 1s, as in 2ms; default 0ms",
+        apply: |config, value| {
+            set(&mut config.batch_delay, time(value).filter(|time| *time <= SECOND))
+        },
+        show: |config| show_time(config.batch_delay),
+    },
+    Setting {
+        name: "store.checkpoint_limit",
+        allowed: "a time from 1ms to 1h, as in 500ms or 60s",
+        apply: |config, value| {
+            set(&mut config.checkpoint_limit, time(value).filter(|time| !time.is_zero()))
+        },
+        show: |config| show_time(config.checkpoint_limit),
+    },
+    Setting {
         name: "dmq.truncate_body",
         allowed: SWITCH,
         apply: |config, value| set(&mut config.dmq_truncate_body, switch(value)),
@@ -215,6 +252,44 @@ pub(super) fn texts(config: &BrokerConfig) -> Vec<(String, String)> {
 
 fn show_seconds(time: Duration) -> String {
     time.as_secs().to_string()
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Longest time of a setting of the store.
+const TIME_MAX: Duration = Duration::from_secs(3600);
+
+/// A time in milliseconds or seconds, as in `50ms` or `2s`.
+fn time(value: &str) -> Option<Duration> {
+    let value = value.to_ascii_lowercase();
+    let time = match value.strip_suffix("ms") {
+        Some(number) => Duration::from_millis(number.trim().parse().ok()?),
+        None => Duration::from_secs(value.strip_suffix('s')?.trim().parse().ok()?),
+    };
+    (time <= TIME_MAX).then_some(time)
+}
+
+fn show_time(time: Duration) -> String {
+    match time.subsec_millis() {
+        0 => format!("{}s", time.as_secs()),
+        _ => format!("{}ms", time.as_millis()),
+    }
+}
+
+fn sync(value: &str) -> Option<SyncMode> {
+    Some(match value.to_ascii_lowercase().as_str() {
+        "always" => SyncMode::Always,
+        "os" => SyncMode::Os,
+        interval => SyncMode::Interval(time(interval).filter(|time| !time.is_zero())?),
+    })
+}
+
+fn show_sync(sync: SyncMode) -> String {
+    match sync {
+        SyncMode::Always => "always".into(),
+        SyncMode::Os => "os".into(),
+        SyncMode::Interval(interval) => show_time(interval),
+    }
 }
 
 fn show_idle(idle: Idle) -> &'static str {

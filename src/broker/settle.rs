@@ -2,10 +2,20 @@
 
 use crate::{
     proto::broker_in::{AckKind, BLOCK_LEN},
+    sync::Arc,
     wire::{MessageId, Status},
 };
 
-use super::{backlog::Entry, dead::DeadReason, dispatch::State, transaction::Outcome, turn::Turn};
+use super::{
+    backlog::Entry,
+    command::AckReply,
+    dead::DeadReason,
+    destination::Destination,
+    dispatch::State,
+    persist::{Op, Ops, StoredKey, Then, Unit},
+    transaction::Outcome,
+    turn::Turn,
+};
 
 /// An acknowledgement in a transaction.
 #[derive(Debug, Clone, Copy)]
@@ -38,25 +48,83 @@ impl State {
     /// answer. What is not consumed belongs to no transaction.
     pub(super) fn acknowledge(
         &mut self,
+        at: &Arc<Destination>,
         blocks: &[u8],
         kind: AckKind,
-        claim: Option<Claim>,
+        (claim, reply): (Option<Claim>, AckReply),
         turn: &mut Turn<'_>,
-    ) -> Status {
+    ) {
         if kind == AckKind::Consumed && claim.is_none() {
-            return self.consume(blocks, turn);
+            if self.stores() {
+                return self.consume_stored(at, blocks, reply, turn);
+            }
+            let status = self.consume(blocks, turn);
+            return reply.done(status, turn);
         }
         let mut status = Status::OK;
+        let mut stored = Vec::new();
         for (consumer, id) in each_block(blocks) {
             let done = match claim {
-                Some(claim) if kind == AckKind::Consumed => self.hold_one(consumer, id, claim),
+                Some(claim) if kind == AckKind::Consumed => {
+                    self.hold_one(consumer, id, claim, &mut stored)
+                }
                 _ => self.acknowledge_one(consumer, &id, kind, turn),
             };
             if !done {
                 status = Status::CONFLICT;
             }
         }
-        status
+        reply.done_with(status, stored, turn);
+    }
+
+    /// Has what is stored held until its removal is, and settles the rest.
+    fn consume_stored(
+        &mut self,
+        at: &Arc<Destination>,
+        blocks: &[u8],
+        reply: AckReply,
+        turn: &mut Turn<'_>,
+    ) {
+        let refusal = turn.shared.persist.as_ref().and_then(|persist| persist.check().err());
+        // No transaction has a number below zero.
+        let ticket = -turn.next_id();
+        let mut status = Status::OK;
+        let (mut held, mut ops) = (Vec::new(), Vec::new());
+        for (consumer, id) in each_block(blocks) {
+            let flight = self.subscribers.get_mut(&consumer).map(|one| &mut one.in_flight);
+            let Some(entry) = flight.and_then(|flight| flight.hold(&id, ticket).cloned()) else {
+                // Everything of a consumer that is not here is settled or went back.
+                status = Status::CONFLICT;
+                continue;
+            };
+            match (self.key_of(&entry), &refusal) {
+                (Some(key), None) => {
+                    ops.push(Op::Remove(key));
+                    held.push(Held { consumer, id, ticket });
+                }
+                (Some(_), Some((why, _))) => {
+                    status = *why;
+                    self.let_go_of(consumer, &id, ticket);
+                }
+                (None, _) => {
+                    drop(entry);
+                    let one = Held { consumer, id, ticket };
+                    self.settle_held(&one, ticket, Outcome::Commit, turn);
+                }
+            }
+        }
+        if held.is_empty() {
+            return reply.done(status, turn);
+        }
+        self.held.insert(ticket, held);
+        let then = Then::Acknowledged { at: Arc::clone(at), ticket, reply, status };
+        turn.persist(Unit { ops: Ops::Many(ops), then });
+    }
+
+    fn let_go_of(&mut self, consumer: i64, id: &MessageId, ticket: i64) {
+        if let Some(subscriber) = self.subscribers.get_mut(&consumer) {
+            subscriber.in_flight.let_go(id, ticket);
+        }
     }
 
     /// Settles what is there, for good: what nearly all acknowledgements do. Neighbouring blocks
@@ -79,7 +147,7 @@ impl State {
                 subscriber.consumer.count_unsettled(subscriber.in_flight.len());
             }
             for message in settled.drain(..) {
-                self.subtract(&message, turn);
+                self.settled(&message, turn);
                 turn.spare().keep_message(message);
             }
             self.settled = settled;
@@ -116,7 +184,7 @@ impl State {
             self.restore_all(key, vec![entry], turn);
         } else {
             // Whom else should a plain subscriber's message go to?
-            self.subtract(&entry.message, turn);
+            self.subtract(&entry, turn);
         }
         self.retire(consumer);
         true
@@ -133,16 +201,24 @@ impl State {
         subscriber.in_flight.open(id)?;
         let entry = subscriber.in_flight.settle(id)?;
         subscriber.consumer.count_unsettled(subscriber.in_flight.len());
-        self.subtract(&entry.message, turn);
+        // What is stored of it goes when it is buried.
+        self.settled(&entry.message, turn);
         self.retire(consumer);
         Some(entry)
     }
 
-    fn hold_one(&mut self, consumer: i64, id: MessageId, claim: Claim) -> bool {
+    fn hold_one(
+        &mut self,
+        consumer: i64,
+        id: MessageId,
+        claim: Claim,
+        stored: &mut Vec<StoredKey>,
+    ) -> bool {
         let Some(subscriber) = self.subscribers.get_mut(&consumer) else { return false };
-        if !subscriber.in_flight.hold(&id, claim.transaction) {
+        let Some(entry) = subscriber.in_flight.hold(&id, claim.transaction).cloned() else {
             return false;
-        }
+        };
+        stored.extend(self.key_of(&entry));
         let held = self.held.entry(claim.transaction).or_default();
         held.push(Held { consumer, id, ticket: claim.ticket });
         true
@@ -189,7 +265,8 @@ impl State {
 
     fn end_one(&mut self, key: i64, mut entry: Entry, outcome: Outcome, turn: &mut Turn<'_>) {
         match outcome {
-            Outcome::Commit => self.subtract(&entry.message, turn),
+            // What was stored of it was removed with the commit.
+            Outcome::Commit => self.settled(&entry.message, turn),
             Outcome::Rollback { seen, max_rollbacks, dead_on_max, .. } => {
                 entry.deliveries += u32::from(seen);
                 if dead_on_max && max_rollbacks.is_some_and(|max| entry.deliveries >= max) {

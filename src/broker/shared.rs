@@ -19,6 +19,7 @@ use super::{
     ids::Ids,
     memory::Memory,
     output::Output,
+    persist::Persist,
     registry::Registry,
     room::Refused,
     server::{LoopMailbox, Mail},
@@ -64,6 +65,8 @@ pub(super) struct Shared {
     pub subscriptions: Subscriptions,
     /// Transactions.
     pub coordinator: Coordinator,
+    /// Where persistent messages are stored; nowhere if this broker has no store.
+    pub persist: Option<Persist>,
     /// Messages and bytes of all destinations.
     pub memory: Memory,
     /// The queue of dead messages.
@@ -87,6 +90,7 @@ impl Shared {
         accounts: Accounts,
         ids: Ids,
         addresses: Addresses,
+        persist: Option<Persist>,
     ) -> Self {
         let broker_session = ids.next_id();
         let registry = Registry::default();
@@ -104,6 +108,7 @@ impl Shared {
         Self {
             subscriptions: Subscriptions::default(),
             coordinator: Coordinator::new(Limits::new(messages, acks)),
+            persist,
             memory: Memory::new(config.memory_max, config.messages_max, config.total_bytes_max),
             dmq,
             entrance: admin::entrance(),

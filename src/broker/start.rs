@@ -5,16 +5,22 @@ use std::{
     io,
     net::SocketAddr,
     path::{Path, PathBuf},
+    sync::Arc as StdArc,
     thread::JoinHandle,
+    time::Duration,
 };
 
 use mio::net::TcpListener;
 
+#[cfg(feature = "fjall")]
+use crate::store::{FjallSettings, FjallStore};
 use crate::{
     flow::Credit,
     in_process::InProcess,
-    reactor::{EventLoop, wall_ms},
-    sync::{Arc, AtomicUsize, Event, Ordering, Plain, block_on},
+    reactor::{EventLoop, Idle, PollWaker, wall_ms},
+    store::{MessageStore, StoreError},
+    sync::{Arc, AtomicUsize, Event, Mailbox, Ordering, Plain, block_on},
+    throttle::{MonitorSettings, StressMonitor},
     wire::{
         VERSION,
         portmapper::{PortTable, PortTableError, Service as TableEntry},
@@ -29,9 +35,15 @@ use super::{
     consumer::Consumer,
     destination::{Destination, Kind},
     ids::Ids,
+    persist::{CommitLoop, CommitMail, Committer, Persist},
+    recovery::{self, RecoveryReport},
     server::{Entrance, LoopMailbox, Mail, Server},
     shared::{Addresses, Shared},
+    turn::{Carry, Turn},
 };
+
+/// How the thread that commits waits: who was just served is likely to send again soon.
+const COMMIT_IDLE: Idle = Idle::SpinThenPark(Duration::from_micros(50));
 
 /// Why a broker did not start. Nothing of it runs then.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +67,9 @@ pub enum StartError {
         /// Why.
         reason: String,
     },
+    /// The store of messages cannot be used.
+    #[error("the store of messages cannot be used")]
+    Store(#[from] StoreError),
     /// The user file cannot be used.
     #[error(transparent)]
     Accounts(#[from] AccountsError),
@@ -93,7 +108,8 @@ impl BrokerBuilder {
     }
 
     /// Directory for the broker's files, made if it does not exist; default none. It holds the
-    /// user file, and a lock that keeps a second broker out.
+    /// user file and, with feature `fjall`, the store of persistent messages, and is locked against
+    /// a second broker.
     pub fn data(&mut self, directory: impl Into<PathBuf>) -> &mut Self {
         self.config.data = Some(directory.into());
         self
@@ -118,6 +134,15 @@ impl BrokerBuilder {
     pub fn start(&self) -> Result<Broker, StartError> {
         Broker::start(self.config.clone())
     }
+
+    /// Starts the broker with a store of its own for persistent messages, in place of the one in
+    /// its directory.
+    ///
+    /// # Errors
+    /// Any [`StartError`].
+    pub fn start_with(&self, store: impl MessageStore + 'static) -> Result<Broker, StartError> {
+        Broker::start_on(self.config.clone(), Some(Box::new(store)), &mut |_, _| {})
+    }
 }
 
 /// A running broker.
@@ -132,9 +157,14 @@ pub struct Broker {
     admin: SocketAddr,
     mailboxes: Vec<LoopMailbox>,
     threads: Vec<JoinHandle<()>>,
-    /// Held for its lock.
+    /// The thread that commits, and where it gets its mail.
+    committer: Option<(JoinHandle<()>, CommitMailbox)>,
+    recovery: Option<RecoveryReport>,
+    /// Held for its lock, if no store holds one.
     _lock: Option<File>,
 }
+
+type CommitMailbox = StdArc<Mailbox<CommitMail, PollWaker>>;
 
 impl Broker {
     /// Settings to start with.
@@ -147,7 +177,31 @@ impl Broker {
     /// # Errors
     /// Any [`StartError`].
     pub fn start(config: BrokerConfig) -> Result<Self, StartError> {
-        let lock = config.data.as_deref().map(open_data).transpose()?;
+        Self::start_showing(config, &mut |_, _| {})
+    }
+
+    /// As [`start`](Self::start); `progress` is called from time to time while a store is read, with
+    /// the entries that were read and, if known, about how many there are.
+    ///
+    /// # Errors
+    /// Any [`StartError`].
+    pub fn start_showing(
+        config: BrokerConfig,
+        progress: &mut dyn FnMut(u64, Option<u64>),
+    ) -> Result<Self, StartError> {
+        let store = store_in(config.data.as_deref())?;
+        Self::start_on(config, store, progress)
+    }
+
+    fn start_on(
+        config: BrokerConfig,
+        store: Option<Box<dyn MessageStore>>,
+        progress: &mut dyn FnMut(u64, Option<u64>),
+    ) -> Result<Self, StartError> {
+        let lock = match (&store, config.data.as_deref()) {
+            (None, Some(directory)) => Some(open_data(directory)?),
+            _ => None,
+        };
         let accounts = match &config.data {
             Some(directory) => Accounts::open(directory)?,
             None => Accounts::default(),
@@ -162,7 +216,33 @@ impl Broker {
         let loops = config.loops.max(1);
         let idle = config.idle;
         let addresses = Addresses { port_mapper, jms, admin };
-        let shared = Arc::new(Shared::new(config, accounts, ids, addresses));
+        let mut monitor = MonitorSettings::default();
+        // In range: the settings have checked it.
+        let _in_range = monitor.limit(config.checkpoint_limit);
+        let monitor = StressMonitor::new(monitor);
+        let commit_loop = match &store {
+            Some(_) => Some(EventLoop::new(COMMIT_IDLE).map_err(StartError::Loop)?),
+            None => None,
+        };
+        let persist = store.as_ref().zip(commit_loop.as_ref()).map(|(store, commit_loop)| {
+            let mailbox = commit_loop.mailbox();
+            let send = move |units| mailbox.send(CommitMail::Units(units));
+            Persist::new(store.describe(), monitor.signal(), send)
+        });
+        let shared = Arc::new(Shared::new(config, accounts, ids, addresses, persist));
+        let mut recovery = None;
+        let mut committing = None;
+        if let (Some(mut store), Some(commit_loop)) = (store, commit_loop) {
+            let number = u16::try_from(loops + 1).unwrap_or(u16::MAX);
+            let mut carry = Carry::new(number);
+            let mut turn = Turn::new(wall_ms(), &shared, &mut carry);
+            let (report, position) = recovery::recover(store.as_mut(), &mut turn, progress)?;
+            turn.finish();
+            recovery = Some(report);
+            let committer = Committer::new(store, &shared.config, monitor, position);
+            committing =
+                Some((commit_loop, CommitLoop::new(Arc::clone(&shared), committer, carry)));
+        }
 
         let made: io::Result<Vec<_>> = (0..loops).map(|_| EventLoop::new(idle)).collect();
         let made = made.map_err(StartError::Loop)?;
@@ -176,8 +256,13 @@ impl Broker {
             admin,
             mailboxes,
             threads: Vec::with_capacity(loops),
+            committer: None,
+            recovery,
             _lock: lock,
         };
+        if let Some((commit_loop, handler)) = committing {
+            broker.committer = Some(commit(commit_loop, handler).map_err(StartError::Loop)?);
+        }
         let mut listeners = vec![
             (mapper, Entrance::PortMapper),
             (for_applications, Entrance::Service(Service::Jms)),
@@ -214,6 +299,18 @@ impl Broker {
         let name = format!("tidegate-{number}");
         self.threads.push(std::thread::Builder::new().name(name).spawn(run)?);
         Ok(())
+    }
+
+    /// What was found in the store of persistent messages; `None` without a store.
+    #[must_use]
+    pub const fn recovery(&self) -> Option<&RecoveryReport> {
+        self.recovery.as_ref()
+    }
+
+    /// What and where the store of persistent messages is, for people; `None` without a store.
+    #[must_use]
+    pub fn store(&self) -> Option<&str> {
+        self.shared.persist.as_ref().map(|persist| persist.description.as_str())
     }
 
     /// Where the port mapper listens.
@@ -275,7 +372,43 @@ impl Broker {
                 tracing::error!("an event loop panicked");
             }
         }
+        // Behind everything the loops have left.
+        if let Some((thread, mailbox)) = self.committer.take() {
+            mailbox.send(CommitMail::Close);
+            if thread.join().is_err() {
+                tracing::error!("the thread that commits panicked");
+            }
+        }
     }
+}
+
+/// The store in a directory.
+#[cfg(feature = "fjall")]
+fn store_in(directory: Option<&Path>) -> Result<Option<Box<dyn MessageStore>>, StartError> {
+    let open = |directory| FjallStore::open(directory, FjallSettings::default());
+    let opened = directory.map(open).transpose()?;
+    Ok(opened.map(|store| Box::new(store) as Box<dyn MessageStore>))
+}
+
+/// Without an engine, none.
+#[cfg(not(feature = "fjall"))]
+fn store_in(_: Option<&Path>) -> Result<Option<Box<dyn MessageStore>>, StartError> {
+    Ok(None)
+}
+
+/// Starts the thread that commits.
+fn commit(
+    commit_loop: EventLoop<CommitMail>,
+    mut handler: CommitLoop,
+) -> io::Result<(JoinHandle<()>, CommitMailbox)> {
+    let mailbox = commit_loop.mailbox();
+    let run = move || {
+        if let Err(error) = commit_loop.run(&mut handler) {
+            tracing::error!(%error, "nothing is stored any more");
+        }
+    };
+    let thread = std::thread::Builder::new().name("tidegate-commit".into()).spawn(run)?;
+    Ok((thread, mailbox))
 }
 
 impl Drop for Broker {

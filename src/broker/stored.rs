@@ -1,7 +1,7 @@
 //! A message as a broker holds it.
 
 use crate::{
-    sync::{Arc, AtomicBool, Holders, Ordering, Plain},
+    sync::{Arc, AtomicBool, AtomicU64, Holders, Ordering, Plain},
     wire::Packet,
 };
 
@@ -22,6 +22,8 @@ pub(super) struct Stored {
     pub due: i64,
     /// The topic it was sent to, which counts it once however many subscriptions hold it.
     pub topic: Option<Arc<Destination>>,
+    /// Its place in the order of the store; 0: it is not stored.
+    sequence: AtomicU64,
     /// How many subscriptions of the topic hold it.
     holders: Holders,
     /// The topic had no room for it any more.
@@ -40,10 +42,23 @@ impl Stored {
             client_id: None,
             due: 0,
             topic: None,
+            sequence: AtomicU64::new(0),
             holders: Holders::default(),
             given_up: AtomicBool::new(false),
             buried: AtomicBool::new(false),
         }
+    }
+
+    /// Its place in the order of the store; 0 if it is not stored.
+    pub(super) fn sequence(&self) -> u64 {
+        // Relaxed: it is set before the message goes on from its commit, through a gate.
+        self.sequence.load(Ordering::Relaxed)
+    }
+
+    /// It is stored in this place.
+    pub(super) fn set_sequence(&self, sequence: u64) {
+        // Relaxed: as above.
+        self.sequence.store(sequence, Ordering::Relaxed);
     }
 
     /// Its size as limits count it: the whole packet, in bytes.

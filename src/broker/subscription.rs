@@ -132,7 +132,10 @@ impl Identity {
     pub(super) fn detach(&self, to: &Arc<Destination>, turn: &mut Turn<'_>) {
         let end = |to: &Arc<Destination>| {
             let to = Arc::clone(to);
-            Rare::command(move |_, state, _| state.routes.retain(|one| !Arc::ptr_eq(&one.to, &to)))
+            Rare::command(move |at, state, _| {
+                state.routes.retain(|one| !Arc::ptr_eq(&one.to, &to));
+                at.publish_routes(state);
+            })
         };
         match &self.source {
             Source::Gone => {}
@@ -169,9 +172,14 @@ impl Route {
         !own && selector.is_none_or(|selector| selector.matches(&message.packet))
     }
 
+    /// Whether its subscription stays when its last consumer has left.
+    pub(super) fn is_durable(&self) -> bool {
+        self.identity.is_durable()
+    }
+
     /// The command that has a topic use it.
     pub(super) fn attach(self) -> Command {
-        Rare::command(move |_, state, turn| {
+        Rare::command(move |at, state, turn| {
             state.routes.retain(|one| !Arc::ptr_eq(&one.to, &self.to));
             if state.destroyed {
                 self.topic_is_gone(turn);
@@ -182,6 +190,7 @@ impl Route {
                 }
                 state.routes.push(self);
             }
+            at.publish_routes(state);
         })
     }
 

@@ -15,6 +15,7 @@ use super::{
     coordinator::Transact,
     destination::Destination,
     output::{Outgoing, Output},
+    persist::{Op, Ops, StoredKey, Then, Unit},
     shared::Shared,
     spare::Spare,
     stored::Stored,
@@ -33,6 +34,8 @@ pub(super) struct Carry {
     forwards: Vec<(Arc<Destination>, Vec<Command>)>,
     /// Behind the place where the last of them was found.
     forward_at: usize,
+    /// What is to be stored, in order.
+    units: Vec<Unit>,
     /// What concerns transactions; whether the coordinator is to be entered.
     transactions: Vec<Transact>,
     coordinate: bool,
@@ -166,6 +169,36 @@ impl<'a> Turn<'a> {
         }
     }
 
+    /// Has a unit committed, behind those before it.
+    pub(super) fn persist(&mut self, unit: Unit) {
+        self.carry.units.push(unit);
+    }
+
+    /// Has a stored message removed; nobody waits for that.
+    pub(super) fn remove_stored(&mut self, key: Option<StoredKey>) {
+        let Some(key) = key else { return };
+        if let Some(Unit { ops: Ops::Many(ops), then: Then::Nothing }) = self.carry.units.last_mut()
+        {
+            return ops.push(Op::Remove(key));
+        }
+        self.persist(Unit { ops: Ops::Many(vec![Op::Remove(key)]), then: Then::Nothing });
+    }
+
+    /// Has it stored how often a message was delivered; nobody waits for that.
+    pub(super) fn count_stored(&mut self, key: StoredKey, deliveries: u32) {
+        let op = Op::Count(key, deliveries);
+        self.persist(Unit { ops: Ops::One(op), then: Then::Nothing });
+    }
+
+    /// Leaves what is to be stored. Called behind the gate it comes from, so that order holds, and
+    /// before anybody can act on it.
+    pub(super) fn push_units(&mut self) {
+        if let Some(persist) = self.shared.persist.as_ref().filter(|_| !self.carry.units.is_empty())
+        {
+            persist.send(std::mem::take(&mut self.carry.units));
+        }
+    }
+
     /// Tells the coordinator, behind what this turn has left with destinations.
     pub(super) fn transact(&mut self, command: Transact) {
         self.carry.transactions.push(command);
@@ -173,6 +206,7 @@ impl<'a> Turn<'a> {
 
     /// Hands the bursts in. Called after each connection's input.
     pub(super) fn hand_in(&mut self) {
+        self.push_units();
         while let Some((destination, commands)) = self.carry.bursts.pop() {
             destination.push(commands);
             self.touch_destination(&destination);

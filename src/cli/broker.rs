@@ -5,7 +5,10 @@ use std::thread;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use tidegate::broker::{Broker, BrokerConfig};
+use tidegate::{
+    broker::{Broker, BrokerConfig},
+    store::Outcome,
+};
 
 use super::arguments::{BrokerArguments, LogLevel};
 use super::failure::{Failure, with_causes};
@@ -39,7 +42,7 @@ pub(super) fn run(arguments: &BrokerArguments, output: &mut Output) -> Result<()
     output.line(&format!("port mapper {}", broker.port_mapper_address()))?;
     output.line(&format!("service jms {}", broker.jms_address()))?;
     output.line(&format!("service admin {}", broker.admin_address()))?;
-    output.line("all messages, persistent ones too, are kept in memory only")?;
+    tell_store(&broker, output)?;
     output.line("ready, SIGINT or SIGTERM stops it")?;
     output.flush()?;
     let handle = signals.handle();
@@ -70,6 +73,30 @@ pub(super) fn run(arguments: &BrokerArguments, output: &mut Output) -> Result<()
         Err(Failure::Closed) | Ok(()) => Ok(()),
         Err(failure) => Err(failure),
     }
+}
+
+/// Says where persistent messages are kept, and what was found there.
+fn tell_store(broker: &Broker, output: &mut Output) -> Result<(), Failure> {
+    let (Some(store), Some(found)) = (broker.store(), broker.recovery()) else {
+        return output.line("all messages, persistent ones too, are kept in memory only");
+    };
+    let how = match &found.outcome {
+        Outcome::Fresh => "new".to_owned(),
+        Outcome::TornTailDropped { what } => format!("recovered, without {what}"),
+        _ => "recovered".to_owned(),
+    };
+    output.line(&format!("store {store}, {how}: {} messages", found.messages))?;
+    if found.transactions > 0 {
+        let count = found.transactions;
+        output.line(&format!(
+            "prepared transactions {count}, see `tidegate admin list transactions`"
+        ))?;
+    }
+    if found.leftovers > 0 {
+        let count = found.leftovers;
+        output.line(&format!("removed {count} entries that belonged to nothing any more"))?;
+    }
+    Ok(())
 }
 
 /// The file's settings, and the command line's over them.

@@ -123,6 +123,13 @@ impl Io {
         self.registry.register(source, key.token(), Interest::READABLE | Interest::WRITABLE)
     }
 
+    /// The monotonic time at this instant.
+    #[must_use]
+    #[allow(clippy::disallowed_methods, reason = "the reactor is where time comes from")]
+    pub fn clock(&self) -> Instant {
+        Instant::now()
+    }
+
     #[allow(clippy::disallowed_methods, reason = "the reactor is where time comes from")]
     fn read_clock(&mut self) {
         self.now = Instant::now();

@@ -13,6 +13,8 @@
 
 mod batch;
 mod error;
+#[cfg(feature = "fjall")]
+mod fjall;
 mod memory;
 pub mod record;
 
@@ -20,6 +22,8 @@ use std::{fmt, time::Duration};
 
 use bytes::Bytes;
 
+#[cfg(feature = "fjall")]
+pub use self::fjall::{FjallSettings, FjallStore};
 pub use self::{
     batch::{Batch, Change, Value},
     error::StoreError,

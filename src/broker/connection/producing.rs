@@ -176,7 +176,8 @@ impl Connection {
         let Way { transaction, used_up, is_copy } = way;
         if transaction == 0 {
             let message = turn.spare().share(message);
-            let command = Command::Produce { message, reply, used_up, reserved: false };
+            let command =
+                Command::Produce { message, reply, used_up, reserved: false, instead_of: None };
             turn.send(destination, command);
             return Ok(());
         }

@@ -5,13 +5,13 @@ use bytes::Bytes;
 use crate::{
     proto::{
         broker_in::ReplyTo,
-        transaction::{TransactionRequest, Xid},
+        transaction::{Start, TransactionRequest, Xid},
     },
     sync::Plain,
     wire::{PacketBuilder, PacketType, Status},
 };
 
-use super::State;
+use super::{super::persist::StoredKey, State};
 
 /// Something happened that concerns transactions.
 ///
@@ -77,6 +77,13 @@ pub(in crate::broker) enum TxCommand<D, M, R> {
         ticket: i64,
         /// How it went; the worst of all parts.
         status: Status,
+        /// What of it is stored, to be removed by the commit.
+        stored: Vec<StoredKey>,
+    },
+    /// The end of a transaction could not be stored: what became of it is not known.
+    Doubtful {
+        /// Which one.
+        id: i64,
     },
     /// A session ended.
     SessionEnded {
@@ -165,6 +172,13 @@ pub(in crate::broker) enum Effect<D, M, R> {
         /// Which acknowledgement.
         ticket: i64,
     },
+    /// Do this once it is stored, as far as it is about anything that is.
+    Durably {
+        /// What is to be stored.
+        change: Change<D, M>,
+        /// What follows.
+        then: Vec<Self>,
+    },
     /// Send a [`TxCommand::Tick`] at this time, in milliseconds since 1970.
     WakeAt(i64),
     /// What was acknowledged there in this transaction no longer belongs to its consumers: it
@@ -175,6 +189,45 @@ pub(in crate::broker) enum Effect<D, M, R> {
         /// The transaction.
         id: i64,
     },
+}
+
+/// A step of a transaction that outlives the broker.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::broker) enum Change<D, M> {
+    /// It is prepared.
+    Prepared(Box<Promise<D, M>>),
+    /// It is over.
+    Ended {
+        /// Its id.
+        id: i64,
+        /// Its name, if it has one.
+        xid: Option<Xid>,
+        /// Whether it was prepared.
+        was_prepared: bool,
+        /// Committed; rolled back otherwise.
+        committed: bool,
+        /// What is stored of what it consumed.
+        stored: Vec<StoredKey>,
+    },
+}
+
+/// What a prepared transaction will do.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::broker) struct Promise<D, M> {
+    /// Its id.
+    pub id: i64,
+    /// How it was started.
+    pub start: Start,
+    /// When, in milliseconds since 1970.
+    pub created_ms: i64,
+    /// Who was logged in.
+    pub user: Option<Plain<str>>,
+    /// It is the first half of a one-phase commit.
+    pub one_phase: bool,
+    /// What it sends.
+    pub produced: Vec<(D, M)>,
+    /// What is stored of what it consumes.
+    pub stored: Vec<StoredKey>,
 }
 
 /// How acknowledgements of a transaction end.
@@ -242,7 +295,11 @@ impl TxReply {
     }
 
     /// Why not.
-    pub(super) fn refuse(status: Status, transaction: Option<i64>, reason: String) -> Self {
+    pub(in crate::broker) fn refuse(
+        status: Status,
+        transaction: Option<i64>,
+        reason: String,
+    ) -> Self {
         Self { transaction, reason: Some(reason), ..Self::bare(status) }
     }
 

@@ -11,12 +11,12 @@ use super::State;
 
 /// A transaction that has ended.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Finished {
-    pub(super) id: i64,
-    pub(super) xid: Option<Xid>,
+pub(in crate::broker) struct Finished {
+    pub(in crate::broker) id: i64,
+    pub(in crate::broker) xid: Option<Xid>,
     /// The connection that may ask about a local one; none if anybody may.
-    pub(super) owner: Option<i64>,
-    pub(super) state: State,
+    pub(in crate::broker) owner: Option<i64>,
+    pub(in crate::broker) state: State,
 }
 
 /// A memory of transactions that have ended.
@@ -39,6 +39,11 @@ impl Memory {
         if self.last.len() > self.max {
             self.last.pop_front();
         }
+    }
+
+    /// What became of the one with this id is not known any more.
+    pub(super) fn forget(&mut self, id: i64) {
+        self.last.retain(|finished| finished.id != id);
     }
 
     /// The last one with this name that this connection may ask about.

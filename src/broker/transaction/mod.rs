@@ -45,12 +45,13 @@ use std::collections::{HashMap, hash_map::Entry};
 
 use bytes::Bytes;
 
+pub(super) use self::finished::Finished;
 pub(super) use self::{
-    command::{Effect, Listed, Outcome, TxCommand, TxReply, Verdict},
+    command::{Change, Effect, Listed, Outcome, Promise, TxCommand, TxReply, Verdict},
     state::State,
 };
 use self::{
-    finished::{Finished, Memory},
+    finished::Memory,
     open::{Loss, Open, Parting, Waiting},
     state::{Operation, next},
 };
@@ -122,7 +123,7 @@ impl<D, M, R> Context<'_, D, M, R> {
     }
 }
 
-impl<D: Clone + PartialEq, M, R> Table<D, M, R> {
+impl<D: Clone + PartialEq, M: Clone, R> Table<D, M, R> {
     /// None yet.
     pub(super) fn new(limits: Limits) -> Self {
         Self {
@@ -134,6 +135,30 @@ impl<D: Clone + PartialEq, M, R> Table<D, M, R> {
             finished: Memory::new(limits.remembered_max),
             wakes_at: None,
         }
+    }
+
+    /// A prepared transaction is there again; it holds something at these destinations.
+    pub(super) fn restore(&mut self, promise: Promise<D, M>, parts: Vec<D>) {
+        let Promise { id, start, created_ms, user, one_phase, produced, stored } = promise;
+        let mut open = Open::new(0, user, &start, created_ms);
+        open.state = State::Prepared;
+        open.owner = None;
+        open.ends_at = None;
+        open.held = true;
+        open.one_phase = one_phase;
+        open.produced = produced;
+        open.acknowledgements = stored.len();
+        open.stored = stored;
+        open.parts = parts;
+        if let Some(xid) = open.start.xid {
+            self.by_xid.insert(xid, id);
+        }
+        self.open.insert(id, open);
+    }
+
+    /// A transaction that has ended is known again.
+    pub(super) fn remember(&mut self, finished: Finished) {
+        self.finished.push(finished);
     }
 
     /// Carries out one command. Effects are appended, to be carried out in their order. `wall_ms`
@@ -161,7 +186,10 @@ impl<D: Clone + PartialEq, M, R> Table<D, M, R> {
             TxCommand::Expect { id, ticket, connection, parts, messages, reply } => {
                 self.expect((id, ticket), connection, parts, messages, reply, cx);
             }
-            TxCommand::Consumed { id, ticket, status } => self.consumed((id, ticket), status, cx),
+            TxCommand::Consumed { id, ticket, status, stored } => {
+                self.consumed((id, ticket), (status, stored), cx);
+            }
+            TxCommand::Doubtful { id } => self.finished.forget(id),
             TxCommand::SessionEnded { connection, session, then } => {
                 let mut ids = self.by_connection.get(&connection).cloned().unwrap_or_default();
                 ids.retain(|id| {
@@ -374,11 +402,15 @@ impl<D: Clone + PartialEq, M, R> Table<D, M, R> {
                 if state == State::Prepared {
                     open.ends_at = None;
                 }
-                if let TransactionRequest::Prepare { one_phase, .. } = *request {
-                    open.one_phase |= one_phase;
-                    open.hold(id, cx.out);
-                }
-                cx.reply(reply, TxReply::done(id));
+                let TransactionRequest::Prepare { one_phase, .. } = *request else {
+                    return cx.reply(reply, TxReply::done(id));
+                };
+                open.one_phase |= one_phase;
+                let mut then = Vec::new();
+                open.hold(id, &mut then);
+                then.push(Effect::Reply { to: reply, reply: TxReply::done(id) });
+                let change = Change::Prepared(Box::new(open.promise(id)));
+                cx.out.push(Effect::Durably { change, then });
             }
             Err(refusal) => {
                 let failed = open.state == State::Failed;
@@ -434,6 +466,7 @@ impl<D: Clone + PartialEq, M, R> Table<D, M, R> {
         cx: &mut Context<'_, D, M, R>,
     ) {
         let Some(mut open) = self.open.remove(&id) else { return };
+        let before = cx.out.len();
         if let Some(xid) = open.start.xid {
             self.by_xid.remove(&xid);
         }
@@ -441,6 +474,7 @@ impl<D: Clone + PartialEq, M, R> Table<D, M, R> {
             started.retain(|&other| other != id);
         }
         self.finished.push(Finished { id, xid: open.start.xid, owner: open.owner, state });
+        let (was_prepared, committed) = (open.state == State::Prepared, outcome == Outcome::Commit);
         open.end(id, outcome, cx.out);
         if let Some((to, reply)) = answer {
             cx.reply(to, reply);
@@ -448,6 +482,34 @@ impl<D: Clone + PartialEq, M, R> Table<D, M, R> {
         for waiting in open.waiting {
             self.late(id, waiting, cx);
         }
+        if was_prepared || committed {
+            let then = cx.out.split_off(before);
+            let (xid, stored) = (open.start.xid, open.stored);
+            let change = Change::Ended { id, xid, was_prepared, committed, stored };
+            cx.out.push(Effect::Durably { change, then });
+        }
+    }
+
+    /// Whether carrying out a request about a transaction changes anything that is stored, as
+    /// `is_stored` says of what it sent.
+    pub(super) fn changes_store(
+        &self,
+        connection: i64,
+        request: &TransactionRequest,
+        is_stored: impl Fn(&D, &M) -> bool,
+    ) -> bool {
+        let target = match request {
+            TransactionRequest::Prepare { target, .. }
+            | TransactionRequest::Commit { target, .. }
+            | TransactionRequest::Rollback(Rollback { target, .. }) => target,
+            _ => return false,
+        };
+        let open = self.find(connection, target).and_then(|id| self.open.get(&id));
+        let is_undone = matches!(request, TransactionRequest::Rollback(_));
+        open.is_some_and(|open| {
+            let has_any = || open.produced.iter().any(|(at, message)| is_stored(at, message));
+            open.state == State::Prepared || !is_undone && (!open.stored.is_empty() || has_any())
+        })
     }
 
     /// Answers somebody whose transaction has ended while they waited.

@@ -14,8 +14,9 @@ use crate::{
 };
 
 use super::{
+    super::persist::StoredKey,
     State,
-    command::{Effect, Listed, Outcome, Verdict},
+    command::{Effect, Listed, Outcome, Promise, Verdict},
 };
 
 /// An acknowledgement that its destinations are still carrying out.
@@ -83,17 +84,19 @@ pub(super) struct Open<D, M, R> {
     pub(super) parts: Vec<D>,
     /// Messages acknowledged in it.
     pub(super) acknowledgements: usize,
+    /// Which of them are stored.
+    pub(super) stored: Vec<StoredKey>,
     /// By ticket, in the order they were sent.
     pub(super) expected: VecDeque<(i64, Expected<R>)>,
     /// Acknowledgements that were carried out before they were expected: their destinations were
     /// entered by another thread at once.
-    pub(super) early: Vec<(i64, Status)>,
+    pub(super) early: Vec<(i64, Status, Vec<StoredKey>)>,
     /// How many of `expected` belong to it.
     pub(super) unsettled: usize,
     pub(super) waiting: VecDeque<Waiting<R>>,
 }
 
-impl<D: Clone + PartialEq, M, R> Open<D, M, R> {
+impl<D: Clone + PartialEq, M: Clone, R> Open<D, M, R> {
     /// One that was just created.
     pub(super) fn new(owner: i64, user: Option<Plain<str>>, start: &Start, wall_ms: i64) -> Self {
         let ends_with_session = start.xid.is_none() && !start.session_less;
@@ -109,6 +112,7 @@ impl<D: Clone + PartialEq, M, R> Open<D, M, R> {
             produced: Vec::new(),
             parts: Vec::new(),
             acknowledgements: 0,
+            stored: Vec::new(),
             expected: VecDeque::new(),
             early: Vec::new(),
             unsettled: 0,
@@ -181,6 +185,19 @@ impl<D: Clone + PartialEq, M, R> Open<D, M, R> {
             id,
             outcome,
         }));
+    }
+
+    /// What it will do, as it is now.
+    pub(super) fn promise(&self, id: i64) -> Promise<D, M> {
+        Promise {
+            id,
+            start: self.start.clone(),
+            created_ms: self.created_ms,
+            user: self.user.clone(),
+            one_phase: self.one_phase,
+            produced: self.produced.clone(),
+            stored: self.stored.clone(),
+        }
     }
 
     pub(super) fn listed(&self, id: i64) -> Listed {

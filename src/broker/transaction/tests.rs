@@ -21,6 +21,14 @@ type Done = Effect<&'static str, u32, u32>;
 const LIMITS: Limits =
     Limits { open_max: 8, waiting_max: 3, remembered_max: 4, ..Limits::new(3, 3) };
 
+/// What is done by a store that is done with everything at once.
+fn stored_at_once<D, M, R>(effect: Effect<D, M, R>) -> Vec<Effect<D, M, R>> {
+    match effect {
+        Effect::Durably { then, .. } => then,
+        other => vec![other],
+    }
+}
+
 /// A table, and the number of the next reply.
 struct Bench {
     table: Table<&'static str, u32, u32>,
@@ -45,7 +53,7 @@ impl Bench {
             *ids
         };
         self.table.handle(command, self.now, &mut new_id, &mut out);
-        out
+        out.into_iter().flat_map(stored_at_once).collect()
     }
 
     fn number(&mut self) -> u32 {
@@ -140,7 +148,7 @@ impl Bench {
     /// The oldest acknowledgement that is on its way is carried out.
     fn consumed(&mut self, id: i64, status: Status) -> Vec<Done> {
         let ticket = self.tickets.pop_front().expect("one is on its way");
-        self.handle(TxCommand::Consumed { id, ticket, status })
+        self.handle(TxCommand::Consumed { id, ticket, status, stored: Vec::new() })
     }
 
     /// Acknowledges one message in all of these, which carry it out at once.

@@ -2,9 +2,9 @@
 
 use crate::wire::Status;
 
-use super::{Context, Effect, Table, TxReply, open::Expected};
+use super::{super::persist::StoredKey, Context, Effect, Table, TxReply, open::Expected};
 
-impl<D: Clone + PartialEq, M, R> Table<D, M, R> {
+impl<D: Clone + PartialEq, M: Clone, R> Table<D, M, R> {
     pub(super) fn produce(
         &mut self,
         (id, is_copy): (i64, bool),
@@ -96,7 +96,7 @@ impl<D: Clone + PartialEq, M, R> Table<D, M, R> {
     pub(super) fn consumed(
         &mut self,
         (id, ticket): (i64, i64),
-        status: Status,
+        (status, stored): (Status, Vec<StoredKey>),
         cx: &mut Context<'_, D, M, R>,
     ) {
         // What was refused may be carried out after its transaction has ended.
@@ -104,9 +104,10 @@ impl<D: Clone + PartialEq, M, R> Table<D, M, R> {
         let reply = match open.expected(ticket) {
             Some(Expected::Counted(reply)) => reply,
             Some(Expected::Refused) => return,
-            None => return open.early.push((ticket, status)),
+            None => return open.early.push((ticket, status, stored)),
         };
         open.unsettled -= 1;
+        open.stored.extend(stored);
         if !status.is_ok() {
             open.fail();
         }
@@ -125,9 +126,9 @@ impl<D: Clone + PartialEq, M, R> Table<D, M, R> {
     /// Takes what was carried out before it was expected.
     fn catch_up(&mut self, id: i64, ticket: i64, cx: &mut Context<'_, D, M, R>) {
         let Some(open) = self.open.get_mut(&id) else { return };
-        if let Some(at) = open.early.iter().position(|&(own, _)| own == ticket) {
-            let (_, status) = open.early.swap_remove(at);
-            self.consumed((id, ticket), status, cx);
+        if let Some(at) = open.early.iter().position(|(own, ..)| *own == ticket) {
+            let (_, status, stored) = open.early.swap_remove(at);
+            self.consumed((id, ticket), (status, stored), cx);
         }
     }
 }

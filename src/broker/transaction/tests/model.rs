@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use proptest::prelude::*;
 
 use self::steps::{Ask, Step, steps};
-use super::{ends, recover, rollback, start, with, xid};
+use super::{ends, recover, rollback, start, stored_at_once, with, xid};
 use crate::{
     broker::transaction::{Effect, Limits, Outcome, Table, TxCommand, TxReply, Verdict},
     proto::transaction::{
@@ -183,6 +183,7 @@ impl World {
             *last_id
         };
         self.table.handle(command, self.now, &mut new_id, &mut out);
+        let out: Vec<_> = out.into_iter().flat_map(stored_at_once).collect();
         for effect in out {
             match effect {
                 Effect::Reply { to, reply } => self.replied(to, &reply),
@@ -658,7 +659,7 @@ impl World {
         let reply = told.then(|| self.number());
         let of = |ok| if ok { Status::OK } else { Status::CONFLICT };
         if let Some(ok) = early {
-            self.handle(TxCommand::Consumed { id, ticket, status: of(ok) });
+            self.handle(TxCommand::Consumed { id, ticket, status: of(ok), stored: Vec::new() });
         }
         let open = self.txs.get_mut(&id).filter(|tx| !tx.is_over());
         let (status, let_go) = match open {
@@ -726,7 +727,7 @@ impl World {
                 self.at_once.insert(reply, AtOnce::Status(status.0));
             }
         }
-        self.handle(TxCommand::Consumed { id, ticket, status });
+        self.handle(TxCommand::Consumed { id, ticket, status, stored: Vec::new() });
     }
 
     /// Everybody leaves, and somebody decides what is left.

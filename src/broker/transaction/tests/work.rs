@@ -72,7 +72,7 @@ fn a_commit_waits_for_the_acknowledgements_before_it() {
 fn each_acknowledgement_has_its_own_outcome_in_whatever_order_they_are_carried_out() {
     let mut bench = Bench::new();
     let id = bench.local(1, 10);
-    let consumed = |ticket, status| TxCommand::Consumed { id, ticket, status };
+    let consumed = |ticket, status| TxCommand::Consumed { id, ticket, status, stored: Vec::new() };
     // The third one is carried out before anybody knows that it was sent.
     assert_eq!(bench.handle(consumed(4, Status::OK)), []);
     assert_eq!(bench.expect(id, 1, &["x"]), []);

@@ -1,0 +1,234 @@
+//! A destination's messages on their way into the store, and out of it.
+
+use crate::{
+    store::record::DestinationRecord,
+    sync::{Arc, Ordering},
+    wire::{Flags, Status},
+};
+
+use super::{
+    super::{
+        backlog::Entry,
+        command::{AckReply, Reply},
+        destination::{Destination, Origin},
+        dispatch::{Part, SHARED, State},
+        stored::Stored,
+        transaction::Outcome,
+        turn::Turn,
+    },
+    Copy, Op, Ops, StoredKey, Then, Unit, Unstored, refused,
+};
+
+/// Why a message is not stored, or `None` if it need not be.
+type Wanted = Option<Vec<Copy>>;
+
+impl Destination {
+    /// Its number in the store; 0 as long as it has none.
+    pub(in crate::broker) fn place(&self) -> u64 {
+        // Relaxed: the number alone matters, and whoever needs it learned of it from a commit.
+        self.place.load(Ordering::Relaxed)
+    }
+
+    /// It is stored under this number from now on.
+    pub(in crate::broker) fn set_place(&self, place: u64) {
+        // Relaxed: as above.
+        self.place.store(place, Ordering::Relaxed);
+    }
+
+    /// What a store keeps of a queue or topic.
+    pub(in crate::broker) fn record(&self) -> DestinationRecord {
+        // Relaxed: whoever changes this has it recorded again.
+        let paused = self.counts().paused.load(Ordering::Relaxed);
+        DestinationRecord {
+            id: self.place(),
+            kind: self.kind,
+            name: self.name.to_string(),
+            administered: self.origin == Origin::Administered,
+            consumption_paused: paused & 1 != 0,
+            production_paused: paused & 2 != 0,
+            attributes: self
+                .attributes()
+                .texts(self.kind)
+                .map(|(name, text)| (name.to_owned(), text))
+                .collect(),
+        }
+    }
+
+    /// Whether somebody here takes a message at once.
+    pub(in crate::broker) fn is_ready(&self) -> bool {
+        let ready = |left: Option<u32>| left.is_none_or(|left| left > 0);
+        self.consumers.read(|all| all.iter().any(|one| ready(one.credit_left())))
+    }
+
+    /// The durable subscriptions that get a message of this topic, whoever asks.
+    pub(in crate::broker) fn copies(&self, message: &Stored) -> Vec<Copy> {
+        self.durable_routes.read(|routes| {
+            let wanted = routes.iter().filter(|route| route.wants(message));
+            wanted
+                .map(|route| Copy { to: Arc::clone(&route.to), delivered: route.to.is_ready() })
+                .collect()
+        })
+    }
+
+    /// Whether a message must be stored here before it is delivered; a topic's with its copies.
+    pub(in crate::broker) fn wants_stored(&self, message: &Stored, turn: &Turn<'_>) -> Wanted {
+        let is_persistent = message.packet.header().flags.contains(Flags::PERSISTENT);
+        if turn.shared.persist.is_none() || !is_persistent || self.is_temporary() {
+            return None;
+        }
+        if message.topic.is_none() {
+            return Some(Vec::new());
+        }
+        Some(self.copies(message)).filter(|copies| !copies.is_empty())
+    }
+
+    /// Has a message stored that was let in, `instead_of` another one; it goes on from there.
+    pub(in crate::broker) fn store(
+        self: &Arc<Self>,
+        state: &mut State,
+        message: Arc<Stored>,
+        reply: Option<Reply>,
+        copies: Vec<Copy>,
+        instead_of: Option<StoredKey>,
+        turn: &mut Turn<'_>,
+    ) {
+        // From here on, so that limits hold for what is on its way.
+        state.count_in(&message);
+        let put = Op::Put {
+            at: Arc::clone(self),
+            message: Arc::clone(&message),
+            delivered: state.takes_at_once(),
+            copies: copies.clone(),
+        };
+        let ops = match instead_of {
+            None => Ops::One(put),
+            Some(key) => Ops::Many(vec![put, Op::Remove(key)]),
+        };
+        let then = Then::Produced { at: Arc::clone(self), message, reply, copies };
+        turn.persist(Unit { ops, then });
+    }
+
+    /// A message is stored, or will not be.
+    pub(in crate::broker) fn stored(
+        &self,
+        state: &mut State,
+        mut message: Arc<Stored>,
+        reply: Option<Reply>,
+        copies: &[Copy],
+        outcome: Result<(), Unstored>,
+        turn: &mut Turn<'_>,
+    ) {
+        state.takes_soon = state.takes_soon.saturating_sub(1);
+        if let Err(reason) = outcome {
+            state.count_out(&message);
+            // It may be sent again.
+            state.recent.forget(&message.packet.header().id);
+            let (status, reason) = refused(&reason);
+            tracing::debug!(destination = %self.name, reason, "message not stored");
+            if let Some(reply) = reply {
+                reply.refuse(status, &reason, turn);
+            }
+            return;
+        }
+        if state.destroyed {
+            // What was destroyed with it is removed from the store with it.
+            state.count_out(&message);
+        } else {
+            Self::make_keepable(state, &mut message, turn);
+            state.add_stored(&message, copies, turn);
+        }
+        if let Some(reply) = reply {
+            reply.send(Status::OK, turn);
+        }
+    }
+
+    /// A message of a transaction that is committed and stored.
+    pub(in crate::broker) fn committed(
+        &self,
+        state: &mut State,
+        message: Arc<Stored>,
+        copies: &[Copy],
+        turn: &mut Turn<'_>,
+    ) {
+        self.unreserve(&message, &turn.shared.memory);
+        // Its transaction was told that there is room.
+        if self.make_room(state, &message, true, turn).is_ok() {
+            // Relaxed: a statistic with one writer.
+            let received = self.counts().received.load(Ordering::Relaxed);
+            self.counts().received.store(received + 1, Ordering::Relaxed);
+            state.count_in(&message);
+            state.add_stored(&message, copies, turn);
+        }
+    }
+
+    /// An acknowledgement is stored, or will not be.
+    pub(in crate::broker) fn removed(
+        state: &mut State,
+        ticket: i64,
+        reply: &AckReply,
+        (status, outcome): (Status, Result<(), Unstored>),
+        turn: &mut Turn<'_>,
+    ) {
+        let (outcome, status) = match outcome {
+            Ok(()) => (Outcome::Commit, status),
+            // Its consumer has it still, and may say the same again.
+            Err(_) => (Outcome::undone(false), Status::UNAVAILABLE),
+        };
+        state.settle(ticket, outcome, turn);
+        reply.done(status, turn);
+    }
+}
+
+impl State {
+    /// Where a message of this destination is stored, if it is. Of one that is destroyed all went
+    /// together.
+    pub(in crate::broker) fn key_of(&self, entry: &Entry) -> Option<StoredKey> {
+        let sequence = entry.message.sequence();
+        // Relaxed: as in `place`.
+        let place = self.place.load(Ordering::Relaxed);
+        let is_kept = !self.destroyed
+            && match self.part {
+                Part::Queue => true,
+                // Only durable subscriptions have a place.
+                Part::Subscription => place != 0,
+                // Who subscribes plainly holds nothing that is stored.
+                Part::Topic => false,
+            };
+        (sequence != 0 && is_kept).then_some(StoredKey {
+            place,
+            sequence,
+            is_copy: self.part == Part::Subscription,
+            is_counted: entry.deliveries > 1,
+        })
+    }
+
+    /// Whether anything that is consumed here may be stored.
+    pub(in crate::broker) fn stores(&self) -> bool {
+        // Relaxed: as in `place`.
+        self.part != Part::Topic && self.place.load(Ordering::Relaxed) != 0
+    }
+
+    /// Where a message of this topic is stored, if it is.
+    pub(in crate::broker) fn key_in_topic(&self, message: &Stored) -> Option<StoredKey> {
+        // Relaxed: as in `place`.
+        let (place, sequence) = (self.place.load(Ordering::Relaxed), message.sequence());
+        let is_stored = place != 0 && sequence != 0;
+        is_stored.then_some(StoredKey { place, sequence, is_copy: false, is_counted: false })
+    }
+
+    /// Whether a message that comes now is given to somebody as soon as it may be.
+    fn takes_at_once(&mut self) -> bool {
+        let Some(one) = self.subscriptions.get(&SHARED) else { return false };
+        if !one.backlog.is_empty() {
+            return false;
+        }
+        let credit = one
+            .ready
+            .iter()
+            .filter_map(|id| self.subscribers.get(id))
+            .map(|one| one.consumer.credit_left().map_or(u64::MAX, u64::from));
+        let takes = credit.fold(0, u64::saturating_add) > u64::from(self.takes_soon);
+        self.takes_soon += u32::from(takes);
+        takes
+    }
+}
