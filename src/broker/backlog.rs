@@ -182,6 +182,13 @@ impl Backlog {
         self.expiring.push(Reverse((expiration, place)));
     }
 
+    /// The greatest sequence in the store among the next messages of a priority, so many at the most.
+    pub(super) fn sequence_ahead(&self, priority: u8, count: usize) -> u64 {
+        let lane = usize::from(priority).min(PRIORITIES - 1);
+        let waiting = self.lanes[lane].slots.iter().filter_map(|slot| slot.message.as_ref());
+        waiting.take(count).map(|message| message.sequence()).max().unwrap_or(0)
+    }
+
     /// Takes the next message.
     pub(super) fn pop(&mut self) -> Option<Entry> {
         let at = self.highest()?;

@@ -20,7 +20,7 @@ use super::{
     destination::Destination,
     dispatch::State,
     output::Output,
-    persist::{Copy, StoredKey, Unstored},
+    persist::{Copy, StoredKey, Unstored, refused},
     settle::Claim,
     stored::Stored,
     subscription::Identity,
@@ -41,6 +41,14 @@ impl Reply {
     pub(super) fn send(&self, status: Status, turn: &mut Turn<'_>) {
         self.output.put_status(self.to.request.reply(), self.to.id, status);
         turn.touch_output(&self.output);
+    }
+
+    /// Tells whether what was asked for is stored.
+    pub(super) fn after(&self, stored: Result<(), Unstored>, turn: &mut Turn<'_>) {
+        match stored.map_err(|reason| refused(&reason)) {
+            Ok(()) => self.send(Status::OK, turn),
+            Err((status, reason)) => self.refuse(status, &reason, turn),
+        }
     }
 
     /// Tells the outcome of an acknowledgement.
@@ -181,6 +189,8 @@ pub(super) struct Arrival {
     pub consumer: Arc<Consumer>,
     /// Which subscription it wants, if it comes to one.
     pub wish: Option<Identity>,
+    /// Its subscription is recorded as it wants it, or need not be.
+    pub recorded: bool,
     /// The size it is told.
     pub size: i32,
     /// Who is told.
@@ -211,6 +221,8 @@ pub(super) enum Command {
         reply: Option<Reply>,
         /// The durable subscriptions that get it, if it is a topic's.
         copies: Vec<Copy>,
+        /// It is stored as one that may have been delivered.
+        marked: bool,
         /// Whether it is stored.
         outcome: Result<(), Unstored>,
     },
@@ -231,9 +243,16 @@ pub(super) enum Command {
         message: Arc<Stored>,
         /// The durable subscriptions that get it, if it is a topic's.
         copies: Vec<Copy>,
+        /// It is stored as one that may have been delivered.
+        marked: bool,
     },
     /// A message for a subscription, from its topic.
-    Forward(Arc<Stored>),
+    Forward {
+        /// The message.
+        message: Arc<Stored>,
+        /// It is stored as one that may have been delivered.
+        marked: bool,
+    },
     /// The last subscription is done with a message of this topic.
     Released(Arc<Stored>),
     /// A producer comes. Room for it was counted.

@@ -294,7 +294,7 @@ impl Destination {
         }
         // Deliver even after a full load of commands, or a stream of those would starve it.
         let mut left = work.max(WORK_MAX / 4);
-        let all_sent = Self::dispatch(state, &mut left, turn);
+        let all_sent = self.dispatch(state, &mut left, turn);
         let all_found = self.search(state, left.max(WORK_MAX / 4), turn);
         self.settle_up(state, turn);
         all_sent && all_found && !ran_out
@@ -310,20 +310,23 @@ impl Destination {
                 }
                 self.produce(state, message, reply, (reserved, instead_of), turn);
             }
-            Command::Stored { message, reply, copies, outcome } => {
-                self.stored(state, message, reply, &copies, outcome, turn);
+            Command::Stored { message, reply, copies, marked, outcome } => {
+                self.stored(state, message, (reply, marked), &copies, outcome, turn);
             }
             Command::Removed { ticket, reply, status, outcome } => {
                 Self::removed(state, ticket, &reply, (status, outcome), turn);
             }
-            Command::Committed { message, copies } => {
-                self.committed(state, message, &copies, turn);
+            Command::Committed { message, copies, marked } => {
+                self.committed(state, message, (&copies, marked), turn);
             }
-            Command::Forward(message) if state.destroyed => {
+            Command::Forward { message, .. } if state.destroyed => {
                 // It was on the way when the subscription ended.
                 state.let_go(&message, turn);
             }
-            Command::Forward(message) => state.add(&message, turn),
+            Command::Forward { message, marked } => {
+                state.note_mark(marked);
+                state.add(&message, turn);
+            }
             Command::Released(message) => state.released(&message, turn),
             Command::AddProducer { id, output, reply } => {
                 self.add_producer(state, id, output, reply, turn);
@@ -449,11 +452,16 @@ impl Destination {
     }
 
     /// Delivers until nobody has credit or nothing waits; `false` if the bound came first.
-    fn dispatch(state: &mut State, left: &mut usize, turn: &mut Turn<'_>) -> bool {
+    fn dispatch(
+        self: &Arc<Self>,
+        state: &mut State,
+        left: &mut usize,
+        turn: &mut Turn<'_>,
+    ) -> bool {
         // What is not finished, or not begun, is looked at again in the next run.
         while *left > 0 {
             let Some(key) = state.fed.pop_front() else { return true };
-            state.dispatch(key, left, turn);
+            state.dispatch(self, key, left, turn);
             if *left == 0 {
                 state.fed.push_front(key);
             } else if let Some(subscription) = state.subscriptions.get_mut(&key) {
@@ -570,6 +578,7 @@ impl Destination {
             self.end_subscription(state, turn);
         } else {
             turn.shared.registry.remove(self);
+            self.unrecord(turn);
         }
         state.clear(turn);
         for subscriber in std::mem::take(&mut state.subscribers).into_values() {
@@ -588,8 +597,8 @@ impl Destination {
         let accounted = state.accounted;
         // Producers that wait for room get their credit, and what they send is refused.
         let producers = std::mem::take(&mut state.producers);
-        let next_order = state.next_order;
-        *state = State { destroyed: true, accounted, producers, next_order, ..empty };
+        let (next_order, arriving) = (state.next_order, state.arriving.take());
+        *state = State { destroyed: true, accounted, producers, next_order, arriving, ..empty };
         self.consumers.publish(Vec::new());
     }
 
@@ -601,6 +610,9 @@ impl Destination {
         self.reserve.close();
         turn.shared.subscriptions.remove(self);
         if let Some(identity) = state.identity.take() {
+            if identity.is_durable() {
+                self.unrecord(turn);
+            }
             identity.detach(self, turn);
         }
         state.clear(turn);

@@ -19,13 +19,14 @@ use super::{
     attributes::Attributes,
     backlog::{Backlog, Cursor, Entry, Place},
     browse::Job,
+    command::Arrival,
     consumer::Consumer,
     dead::DeadReason,
     destination::Destination,
     in_flight::InFlight,
     limits::EXPIRY_SWEEP_MS,
     output::{Outgoing, Receiver, Trip},
-    persist::Copy,
+    persist::{Copy, Marks},
     producers::{Level, Producers},
     recent::Recent,
     settle::Held,
@@ -57,6 +58,8 @@ pub(super) struct State {
     pub(super) place: Plain<AtomicU64>,
     /// Messages on their way into the store that somebody takes at once.
     pub(super) takes_soon: u32,
+    /// Deliveries of single messages are marked here, for consumers with selectors.
+    pub(super) marks_singly: bool,
     pub(super) attributes: Attributes,
     /// A queue has one, a topic one for each plain consumer.
     pub(super) subscriptions: HashMap<i64, Subscription>,
@@ -69,6 +72,8 @@ pub(super) struct State {
     pub(super) routes: Vec<Route>,
     /// What such a subscription is, once somebody has come to it.
     pub(super) identity: Option<Identity>,
+    /// Consumers that come while the subscription is recorded for one before them.
+    pub(super) arriving: Option<Vec<Arrival>>,
     pub(super) producers: Producers,
     pub(super) messages: u64,
     pub(super) bytes: u64,
@@ -118,6 +123,8 @@ pub(super) struct Subscription {
     /// Consumers that have credit and whose selectors took nothing of what waits.
     pub(super) hungry: Vec<i64>,
     pub(super) is_fed: bool,
+    /// What may be given to consumers of what is stored.
+    pub(super) marks: Marks,
 }
 
 impl Subscription {
@@ -154,12 +161,14 @@ impl State {
             part,
             place,
             takes_soon: 0,
+            marks_singly: false,
             attributes,
             subscriptions,
             subscribers: BTreeMap::new(),
             fed: VecDeque::new(),
             routes: Vec::new(),
             identity: None,
+            arriving: None,
             producers: Producers::default(),
             messages: 0,
             bytes: 0,
@@ -267,8 +276,10 @@ impl State {
             // Who subscribes durably now, after it was stored, gets what is sent from now on.
             (stored.is_none() || !route.is_durable()) && route.wants(message)
         });
-        let mut routes: Vec<Arc<Destination>> = others.map(|route| Arc::clone(&route.to)).collect();
-        routes.extend(stored.unwrap_or_default().iter().map(|copy| Arc::clone(&copy.to)));
+        let mut routes: Vec<(Arc<Destination>, bool)> =
+            others.map(|route| (Arc::clone(&route.to), false)).collect();
+        let copies = stored.unwrap_or_default().iter();
+        routes.extend(copies.map(|copy| (Arc::clone(&copy.to), copy.delivered)));
         let holders = plain.len() + routes.len();
         if holders == 0 {
             self.recipients = plain;
@@ -282,8 +293,8 @@ impl State {
         if removes {
             self.note_arrival(entry.clone());
         }
-        for to in routes {
-            turn.forward(&to, Arc::clone(message));
+        for (to, marked) in routes {
+            turn.forward(&to, Arc::clone(message), marked);
         }
         for key in plain.drain(..) {
             self.enqueue(key, entry.clone(), turn.wall_ms);
@@ -467,12 +478,20 @@ impl State {
     }
 
     /// Deals the backlog of one subscription out, one message to each ready consumer in turn.
-    pub(super) fn dispatch(&mut self, key: i64, left: &mut usize, turn: &mut Turn<'_>) {
+    pub(super) fn dispatch(
+        &mut self,
+        at: &Arc<Destination>,
+        key: i64,
+        left: &mut usize,
+        turn: &mut Turn<'_>,
+    ) {
         if self.consumption_paused {
             return;
         }
         let mut gone = Vec::new();
         let mut burst = None;
+        let stores = self.stores();
+        let mut unmarked = None;
         let Self { subscriptions, subscribers, searched, .. } = self;
         let Some(subscription) = subscriptions.get_mut(&key) else { return };
         while *left > 0 && !subscription.backlog.is_empty() {
@@ -503,6 +522,21 @@ impl State {
                 gone.push(entry);
                 continue;
             }
+            if stores && !subscription.marks.let_through(&entry) {
+                subscriber.consumer.give_back(taken);
+                subscription.ready.push_front(id);
+                unmarked.get_or_insert((entry.clone(), subscriber.cursor.is_some()));
+                if turn.stores_nothing() {
+                    // It waits for the store, and holds up nothing that does not.
+                    subscription.marks.stall(entry);
+                    continue;
+                }
+                if let Some(cursor) = &mut subscriber.cursor {
+                    cursor.look_again(Place::of(&entry));
+                }
+                subscription.backlog.restore(entry);
+                break;
+            }
             subscription.ready.push_back(id);
             let count = i32::try_from(entry.deliveries).unwrap_or(i32::MAX).saturating_add(1);
             let message = Arc::clone(&entry.message);
@@ -515,6 +549,9 @@ impl State {
             burst = turn.add_to_burst(burst, output, outgoing);
         }
         turn.leave_burst(burst);
+        if let Some((entry, is_single)) = unmarked {
+            self.mark_ahead((at, key), &entry, is_single, turn);
+        }
         for entry in gone {
             if entry.message.is_given_up() {
                 self.subtract(&entry, turn);
@@ -560,8 +597,9 @@ impl State {
     pub(super) fn clear(&mut self, turn: &mut Turn<'_>) {
         let keys: Vec<i64> = self.subscriptions.keys().copied().collect();
         for key in keys {
-            let all = self.subscriptions.get_mut(&key).map(|one| one.backlog.take_all());
-            for entry in all.unwrap_or_default() {
+            let Some(one) = self.subscriptions.get_mut(&key) else { continue };
+            let stalled = one.marks.take_stalled();
+            for entry in one.backlog.take_all().into_iter().chain(stalled) {
                 self.subtract(&entry, turn);
             }
         }

@@ -4,15 +4,24 @@ use crate::{sync::Arc, wire::Status};
 
 use super::{
     backlog::{Cursor, Entry},
-    command::{Arrival, Leave},
+    command::{Arrival, Leave, Rare},
     consumer::Consumer,
     destination::Destination,
     dispatch::{Part, SHARED, State, Subscriber, Subscription},
     in_flight::InFlight,
+    persist::refused,
     room::Refused,
-    subscription::{Identity, Sharing},
+    subscription::Sharing,
     turn::Turn,
 };
+
+/// What becomes of a consumer that comes.
+enum Admission {
+    /// It gets messages, at once or when its turn comes.
+    Given { is_active: bool },
+    /// Its subscription is to be recorded first.
+    Recorded,
+}
 
 impl Destination {
     pub(super) fn subscribe(
@@ -21,14 +30,19 @@ impl Destination {
         arrival: Arrival,
         turn: &mut Turn<'_>,
     ) {
-        let Arrival { consumer, wish, size, reply } = arrival;
-        let is_active = match self.admit(state, wish, turn) {
-            Ok(is_active) => is_active,
+        if let Some(waiting) = &mut state.arriving {
+            // Whoever came before has the subscription recorded, and may change what it is.
+            return waiting.push(arrival);
+        }
+        let is_active = match self.admit(state, &arrival, turn) {
+            Ok(Admission::Recorded) => return self.record_first(state, arrival, turn),
+            Ok(Admission::Given { is_active }) => is_active,
             Err((status, reason)) => {
-                consumer.close();
-                return reply.refuse(status, &reason, turn);
+                arrival.consumer.close();
+                return arrival.reply.refuse(status, &reason, turn);
             }
         };
+        let Arrival { consumer, size, reply, .. } = arrival;
         if reply.to.wanted {
             let ok = reply.to.with(Status::OK);
             let ok = ok.long("JMQConsumerID", consumer.id).int("JMQSize", size);
@@ -62,9 +76,9 @@ impl Destination {
     fn admit(
         self: &Arc<Self>,
         state: &mut State,
-        wish: Option<Identity>,
+        arrival: &Arrival,
         turn: &mut Turn<'_>,
-    ) -> Result<bool, Refused> {
+    ) -> Result<Admission, Refused> {
         let name = &self.name;
         if state.destroyed {
             let reason = format!("{name} has just been destroyed; ask once more");
@@ -78,10 +92,11 @@ impl Destination {
             if !is_active && open - active >= most(state.attributes.backup_consumers_max) {
                 return conflict(format!("{name} has {open} consumers, and takes no more"));
             }
-            return Ok(is_active);
+            return Ok(Admission::Given { is_active });
         }
-        let Some(wish) = wish else { return Ok(true) };
-        let is_same = state.identity.as_ref().is_some_and(|now| now.is_same(&wish));
+        let given = Ok(Admission::Given { is_active: true });
+        let Some(wish) = &arrival.wish else { return given };
+        let is_same = state.identity.as_ref().is_some_and(|now| now.is_same(wish));
         let shared = state.identity.as_ref().map(|now| now.sharing);
         if open > 0 && (wish.sharing == Sharing::None || !is_same) {
             let what = if is_same { "in use" } else { "in use with another topic or selector" };
@@ -94,15 +109,41 @@ impl Destination {
             return conflict(format!("the subscription to {name} has {open} consumers, its most"));
         }
         if !is_same {
+            if !arrival.recorded && wish.is_durable() && turn.shared.persist.is_some() {
+                return Ok(Admission::Recorded);
+            }
             // Another topic or selector under the old name: the old subscription ends.
             if let Some(before) = state.identity.take() {
                 before.detach(self, turn);
             }
             state.clear(turn);
             wish.attach(self, turn);
-            state.identity = Some(wish);
+            state.identity = Some(wish.clone());
         }
-        Ok(true)
+        given
+    }
+
+    /// Has a durable subscription recorded as its first consumer wants it, who comes once it is.
+    fn record_first(self: &Arc<Self>, state: &mut State, arrival: Arrival, turn: &mut Turn<'_>) {
+        state.arriving = Some(Vec::new());
+        self.record_subscription(arrival.wish.as_ref(), turn);
+        let at = Arc::clone(self);
+        turn.after_stored(move |stored, turn| {
+            let arrived = Rare::command(move |at, state, turn| {
+                let waiting = state.arriving.take().unwrap_or_default();
+                match stored.map_err(|reason| refused(&reason)) {
+                    Ok(()) => at.subscribe(state, Arrival { recorded: true, ..arrival }, turn),
+                    Err((status, reason)) => {
+                        arrival.consumer.close();
+                        arrival.reply.refuse(status, &reason, turn);
+                    }
+                }
+                for next in waiting {
+                    at.subscribe(state, next, turn);
+                }
+            });
+            turn.send(&at, arrived);
+        });
     }
 
     pub(super) fn leave(

@@ -18,7 +18,7 @@ use crate::{
         Entry as StoreEntry, MessageStore, Outcome, StoreError,
         record::{
             CopyRecord, DestinationRecord, FORMAT, MessageRecord, RecentRecord, Record, SharedBy,
-            SubscriptionRecord, TransactionRecord,
+            SubscriptionRecord, TransactionRecord, put_format,
         },
     },
     sync::{Arc, Plain},
@@ -306,6 +306,9 @@ impl<'a, 't> Recoverer<'a, 't> {
         self.recent.sort_unstable_by_key(|record| record.batch);
         for record in &self.recent {
             remember(record, &self.places, self.turn.shared);
+        }
+        if self.is_new {
+            self.turn.record(|batch, _| put_format(batch));
         }
         let leftovers = self.leftovers.len() as u64;
         for key in std::mem::take(&mut self.leftovers) {

@@ -203,11 +203,12 @@ impl Route {
     pub(super) fn topic_is_gone(&self, turn: &mut Turn<'_>) {
         let source = self.identity.source.clone();
         if matches!(source, Source::Topic(_)) {
-            let orphan = Rare::command(move |_, state, _| {
+            let orphan = Rare::command(move |at, state, turn| {
                 // It may have been given another topic meanwhile.
                 let identity = state.identity.as_mut().filter(|now| now.source.is_same(&source));
                 if let Some(identity) = identity {
                     identity.source = Source::Gone;
+                    at.record_orphan(identity, turn);
                 }
             });
             turn.send_now(&self.to, orphan);

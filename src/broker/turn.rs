@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
+    store::Batch,
     sync::{Arc, Entered},
     wire::{MessageId, PacketBuilder, PacketType},
 };
@@ -15,7 +16,7 @@ use super::{
     coordinator::Transact,
     destination::Destination,
     output::{Outgoing, Output},
-    persist::{Op, Ops, StoredKey, Then, Unit},
+    persist::{Op, Ops, Places, StoredKey, Then, Unit, Unstored},
     shared::Shared,
     spare::Spare,
     stored::Stored,
@@ -132,8 +133,8 @@ impl<'a> Turn<'a> {
     }
 
     /// Leaves a message for a subscription when its topic's run ends.
-    pub(super) fn forward(&mut self, to: &Arc<Destination>, message: Arc<Stored>) {
-        let command = Command::Forward(message);
+    pub(super) fn forward(&mut self, to: &Arc<Destination>, message: Arc<Stored>, marked: bool) {
+        let command = Command::Forward { message, marked };
         let Carry { forwards, forward_at, spare, .. } = &mut *self.carry;
         // A topic goes through its subscriptions in the same order for each message.
         let behind = *forward_at..forwards.len();
@@ -188,6 +189,33 @@ impl<'a> Turn<'a> {
     pub(super) fn count_stored(&mut self, key: StoredKey, deliveries: u32) {
         let op = Op::Count(key, deliveries);
         self.persist(Unit { ops: Ops::One(op), then: Then::Nothing });
+    }
+
+    /// Whether the store takes nothing now.
+    pub(super) fn stores_nothing(&self) -> bool {
+        self.shared.persist.as_ref().is_some_and(|persist| persist.check().is_err())
+    }
+
+    /// Has something rare written to the store, if there is one; nobody waits for that.
+    pub(super) fn record(
+        &mut self,
+        write: impl FnOnce(&mut Batch, &mut Places) + Send + Sync + 'static,
+    ) {
+        if self.shared.persist.is_some() {
+            let op = Op::Rare(Box::new(write));
+            self.persist(Unit { ops: Ops::One(op), then: Then::Nothing });
+        }
+    }
+
+    /// Does something once all that was left before is stored; at once if nothing is stored here.
+    pub(super) fn after_stored(
+        &mut self,
+        then: impl FnOnce(Result<(), Unstored>, &mut Turn<'_>) + Send + Sync + 'static,
+    ) {
+        if self.shared.persist.is_none() {
+            return then(Ok(()), self);
+        }
+        self.persist(Unit { ops: Ops::Many(Vec::new()), then: Then::Rare(Box::new(then)) });
     }
 
     /// Leaves what is to be stored. Called behind the gate it comes from, so that order holds, and

@@ -14,6 +14,7 @@ use super::{
     super::{
         command::Rare,
         destination::{Destination, Kind},
+        persist::refused,
         stored::Stored,
         turn::Turn,
     },
@@ -81,6 +82,18 @@ impl Caller {
     /// Sends the answer.
     pub(super) fn answer(&self, answer: Answer, turn: &mut Turn<'_>) {
         self.answer_then(answer, turn, |_| {});
+    }
+
+    /// Sends the answer once all that was changed before is stored.
+    pub(super) fn answer_stored(&self, answer: Answer, turn: &mut Turn<'_>) {
+        let caller = self.clone();
+        turn.after_stored(move |stored, turn| {
+            let answer = match stored.map_err(|reason| refused(&reason)) {
+                Ok(()) => answer,
+                Err((status, reason)) => Answer::refusal(status, reason),
+            };
+            caller.answer(answer, turn);
+        });
     }
 
     /// Sends the answer, and does something once it is on its way.

@@ -197,7 +197,7 @@ fn changed(
     Ok(attributes)
 }
 
-pub(super) fn create(request: &AdminRequest<'_>, turn: &mut Turn<'_>) -> Outcome {
+pub(super) fn create(request: &AdminRequest<'_>, caller: &Caller, turn: &mut Turn<'_>) -> Outcome {
     let change = change(request)?;
     let (kind, name) = place(&change)?;
     if !is_administrable(name) {
@@ -213,8 +213,10 @@ pub(super) fn create(request: &AdminRequest<'_>, turn: &mut Turn<'_>) -> Outcome
     match made {
         Some((made, true)) => {
             turn.shared.subscriptions.attach_to(&made, turn);
+            made.record_now(turn);
             tracing::info!(%kind, name, "made by an administrator");
-            Ok(Some(Answer::done()))
+            caller.answer_stored(Answer::done(), turn);
+            Ok(None)
         }
         Some((_, false)) => Err((Status::CONFLICT, format!("there is a {kind} {name} already"))),
         None => Err((Status::RESOURCE_FULL, "there are too many destinations".into())),
@@ -238,12 +240,13 @@ pub(super) fn update(request: &AdminRequest<'_>, caller: &Caller, turn: &mut Tur
             Err((status, reason)) => Answer::refusal(status, reason),
             Ok(attributes) => {
                 at.set_attributes(state, attributes);
+                at.record_now(turn);
                 state.promote_all();
                 tracing::info!(destination = %at.uid, "changed by an administrator");
                 Answer::done()
             }
         };
-        caller.answer(answer, turn);
+        caller.answer_stored(answer, turn);
     });
     turn.send(&found, work);
     Ok(None)
@@ -265,7 +268,7 @@ pub(super) fn destroy(request: &AdminRequest<'_>, caller: &Caller, turn: &mut Tu
         Rare::command(move |at, state, turn| {
             at.destroy(state, turn);
             tracing::info!(destination = %at.uid, "destroyed by an administrator");
-            caller.answer(Answer::done(), turn);
+            caller.answer_stored(Answer::done(), turn);
         }),
     );
     Ok(None)
@@ -285,7 +288,7 @@ pub(super) fn purge(request: &AdminRequest<'_>, caller: &Caller, turn: &mut Turn
             state.clear(turn);
             tracing::info!(destination = %at.uid, "purged by an administrator");
         },
-        move |turn| caller.answer(Answer::done(), turn),
+        move |turn| caller.answer_stored(Answer::done(), turn),
     );
     Ok(None)
 }
@@ -333,12 +336,13 @@ fn set_paused(
     everywhere(
         all,
         turn,
-        move |at, state, _| {
+        move |at, state, turn| {
             // Relaxed: for people.
             at.counts().paused.store(paused, Ordering::Relaxed);
+            at.record_now(turn);
             state.set_paused(paused & CONSUMERS_PAUSED != 0, paused & PRODUCERS_PAUSED != 0);
         },
-        move |turn| caller.answer(Answer::done(), turn),
+        move |turn| caller.answer_stored(Answer::done(), turn),
     );
     Ok(None)
 }

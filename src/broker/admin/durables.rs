@@ -107,7 +107,7 @@ pub(super) fn destroy(request: &AdminRequest<'_>, caller: &Caller, turn: &mut Tu
             tracing::info!(topic = %at.name, "a durable subscription ended by an administrator");
             Answer::done()
         };
-        caller.answer(answer, turn);
+        caller.answer_stored(answer, turn);
     }));
     Ok(None)
 }
@@ -119,7 +119,7 @@ pub(super) fn purge(request: &AdminRequest<'_>, caller: &Caller, turn: &mut Turn
         &found,
         Rare::command(move |_, state, turn| {
             state.clear(turn);
-            caller.answer(Answer::done(), turn);
+            caller.answer_stored(Answer::done(), turn);
         }),
     );
     Ok(None)

@@ -88,7 +88,7 @@ fn carry_out(
     turn: &mut Turn<'_>,
 ) -> Outcome {
     match number {
-        Number::CreateDestination => destinations::create(request, turn),
+        Number::CreateDestination => destinations::create(request, caller, turn),
         Number::DestroyDestination => destinations::destroy(request, caller, turn),
         Number::GetDestinations => destinations::list(request, turn),
         Number::Pause => destinations::pause(request, caller, turn),

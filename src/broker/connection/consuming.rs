@@ -70,7 +70,8 @@ impl Connection {
         self.consumers.insert(id, (session_id, Arc::clone(&consumer)));
         let size = if wish.size == 0 { 0 } else { prefetch.to_wire() };
         let reply = Reply { output: Arc::clone(&self.output), to: *to };
-        let arrival = Arrival { consumer, wish: place.identity, size, reply };
+        let wish = place.identity;
+        let arrival = Arrival { consumer, wish, recorded: false, size, reply };
         turn.send(&place.destination, Command::Subscribe(Box::new(arrival)));
         Ok(())
     }
@@ -184,7 +185,7 @@ impl Connection {
             };
             match refused {
                 _ if !reply.to.wanted => {}
-                None => reply.send(Status::OK, turn),
+                None => turn.after_stored(move |stored, turn| reply.after(stored, turn)),
                 Some((status, reason)) => reply.refuse(status, &reason, turn),
             }
         });

@@ -22,29 +22,29 @@ pub(super) fn durably(change: Step, then: Vec<Done>, turn: &mut Turn<'_>) {
     if turn.shared.persist.is_none() {
         return carry_out(then, turn);
     }
-    let (id, ops, copies) = match change {
+    let (id, ops, puts) = match change {
         Change::Prepared(promise) => {
             let id = promise.id;
             (id, prepare(*promise, turn), VecDeque::new())
         }
         Change::Ended { id, xid, was_prepared, committed, stored } => {
             let mut ops: Vec<Op> = Vec::new();
-            let mut copies = VecDeque::new();
+            let mut puts = VecDeque::new();
             if committed {
                 ops.extend(stored.into_iter().map(Op::Remove));
-                put_produced(&then, &mut ops, &mut copies, turn);
+                put_produced(&then, &mut ops, &mut puts, turn);
             }
             if was_prepared || !ops.is_empty() {
                 ops.push(Op::Ended { id, xid, was_prepared, committed });
             }
-            (id, ops, copies)
+            (id, ops, puts)
         }
     };
     if ops.is_empty() {
         return carry_out(then, turn);
     }
     let then = Box::new(move |result: Result<(), Unstored>, turn: &mut Turn<'_>| match result {
-        Ok(()) => go_on(then, copies, turn),
+        Ok(()) => go_on(then, puts, turn),
         Err(reason) => fail(id, then, &reason, turn),
     });
     turn.persist(Unit { ops: Ops::Many(ops), then: Then::Rare(then) });
@@ -85,17 +85,18 @@ fn prepare(promise: Promise<Handle, Arc<super::Stored>>, turn: &Turn<'_>) -> Vec
 fn put_produced(
     then: &[Done],
     ops: &mut Vec<Op>,
-    copies: &mut VecDeque<Vec<Copy>>,
+    puts: &mut VecDeque<(Vec<Copy>, bool)>,
     turn: &Turn<'_>,
 ) {
     for effect in then {
         let Effect::Produce { destination: Handle(at), message } = effect else { continue };
         if let Some(its) = at.wants_stored(message, turn).filter(|_| !at.is_destroyed()) {
-            copies.push_back(its.clone());
+            let delivered = at.is_ready();
+            puts.push_back((its.clone(), delivered));
             ops.push(Op::Put {
                 at: Arc::clone(at),
                 message: Arc::clone(message),
-                delivered: at.is_ready(),
+                delivered,
                 copies: its,
             });
         }
@@ -103,14 +104,14 @@ fn put_produced(
 }
 
 /// Carries out what is stored.
-fn go_on(then: Vec<Done>, mut copies: VecDeque<Vec<Copy>>, turn: &mut Turn<'_>) {
+fn go_on(then: Vec<Done>, mut puts: VecDeque<(Vec<Copy>, bool)>, turn: &mut Turn<'_>) {
     let mut rest = Vec::with_capacity(then.len());
     for effect in then {
         match effect {
             // It has its place in the store already; in the order in which they were put.
             Effect::Produce { destination: Handle(at), message } if message.sequence() != 0 => {
-                let copies = copies.pop_front().unwrap_or_default();
-                turn.send_now(&at, Command::Committed { message, copies });
+                let (copies, marked) = puts.pop_front().unwrap_or_default();
+                turn.send_now(&at, Command::Committed { message, copies, marked });
             }
             other => rest.push(other),
         }

@@ -126,7 +126,7 @@ impl Committer {
 
     /// Whether anything waits that can be done now.
     pub(in crate::broker) fn has_work(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.waiting.is_empty() && !matches!(self.state, State::Lost)
     }
 
     /// Commits one batch of what waits, and carries out what follows.
@@ -140,10 +140,7 @@ impl Committer {
         }
         match &self.state {
             State::Working => {}
-            State::Lost => {
-                let reason: Unstored = "the store cannot be reached now; try again later".into();
-                return self.refuse_waiting(&reason, turn);
-            }
+            State::Lost => return self.refuse_what_can_be(turn),
             State::Dead(reason) => {
                 let reason = Plain::clone(reason);
                 return self.refuse_waiting(&reason, turn);
@@ -196,6 +193,19 @@ impl Committer {
             shared.shut_down();
         }
         reason
+    }
+
+    /// While the store is lost, new messages and acknowledgements are refused. What has been begun
+    /// elsewhere, or is a matter of the broker's own, waits for it: bounded, as none of it begins
+    /// anew meanwhile.
+    fn refuse_what_can_be(&mut self, turn: &mut Turn<'_>) {
+        let reason: Unstored = "the store cannot be reached now; try again later".into();
+        let is_refused =
+            |unit: &Unit| matches!(unit.then, Then::Produced { .. } | Then::Acknowledged { .. });
+        let (refused, kept): (Vec<Unit>, Vec<Unit>) =
+            std::mem::take(&mut self.waiting).into_iter().partition(is_refused);
+        self.waiting = kept.into();
+        complete(refused, &Err(reason), turn);
     }
 
     fn refuse_waiting(&mut self, reason: &Unstored, turn: &mut Turn<'_>) {
@@ -421,9 +431,9 @@ fn complete(units: Vec<Unit>, result: &Result<(), Unstored>, turn: &mut Turn<'_>
     for unit in units {
         match unit.then {
             Then::Nothing => {}
-            Then::Produced { at, message, reply, copies } => {
+            Then::Produced { at, message, reply, copies, marked } => {
                 let outcome = result.clone();
-                turn.send(&at, Command::Stored { message, reply, copies, outcome });
+                turn.send(&at, Command::Stored { message, reply, copies, marked, outcome });
             }
             Then::Acknowledged { at, ticket, reply, status } => {
                 let outcome = result.clone();

@@ -1,7 +1,7 @@
 //! A destination's messages on their way into the store, and out of it.
 
 use crate::{
-    store::record::DestinationRecord,
+    store::record::{self, DestinationRecord, SharedBy, SubscriptionRecord},
     sync::{Arc, Ordering},
     wire::{Flags, Status},
 };
@@ -13,6 +13,7 @@ use super::{
         destination::{Destination, Origin},
         dispatch::{Part, SHARED, State},
         stored::Stored,
+        subscription::{Identity, NoLocal, Sharing, Source, SubscriptionName},
         transaction::Outcome,
         turn::Turn,
     },
@@ -52,6 +53,92 @@ impl Destination {
                 .map(|(name, text)| (name.to_owned(), text))
                 .collect(),
         }
+    }
+
+    /// What a store keeps of a durable subscription that is to be this.
+    fn subscription_record(&self, identity: &Identity) -> Option<SubscriptionRecord> {
+        let key = identity.key.as_ref().filter(|key| key.durable)?;
+        let SubscriptionName::Given(name) = &key.name else { return None };
+        let (topic, is_pattern, is_orphan) = match &identity.source {
+            Source::Topic(topic) => (topic.name.to_string(), false, false),
+            Source::Pattern(pattern) => (pattern.text().to_owned(), true, false),
+            Source::Gone => (self.name.to_string(), false, true),
+        };
+        Some(SubscriptionRecord {
+            id: self.place(),
+            client_id: key.client_id.as_deref().map(str::to_owned),
+            name: name.to_string(),
+            topic,
+            is_pattern,
+            is_orphan,
+            selector: identity.selector.as_ref().map(|selector| selector.text().to_owned()),
+            no_local: match &identity.no_local {
+                Some(NoLocal::ClientId(id)) => Some(id.to_string()),
+                Some(NoLocal::Connection(_)) | None => None,
+            },
+            shared: match identity.sharing {
+                Sharing::None => SharedBy::Nobody,
+                Sharing::ClientId => SharedBy::ClientId,
+                Sharing::Name => SharedBy::Name,
+            },
+        })
+    }
+
+    /// Has a durable subscription recorded as this; what it held as another one goes.
+    pub(in crate::broker) fn record_subscription(
+        self: &Arc<Self>,
+        identity: Option<&Identity>,
+        turn: &mut Turn<'_>,
+    ) {
+        let record = identity.and_then(|identity| self.subscription_record(identity));
+        let Some(record) = record else { return };
+        let at = Arc::clone(self);
+        turn.record(move |batch, places| {
+            if at.place() == 0 {
+                at.set_place(places.take());
+            } else {
+                record::remove_subscription(batch, at.place());
+            }
+            let record = SubscriptionRecord { id: at.place(), ..record };
+            record::put_subscription(batch, &record);
+        });
+    }
+
+    /// Has a durable subscription recorded again whose topic is gone; it keeps what it has.
+    pub(in crate::broker) fn record_orphan(&self, identity: &Identity, turn: &mut Turn<'_>) {
+        if let Some(record) = self.subscription_record(identity).filter(|record| record.id != 0) {
+            turn.record(move |batch, _| record::put_subscription(batch, &record));
+        }
+    }
+
+    /// Has a queue or topic recorded as it is now: one that an administrator made or changed.
+    pub(in crate::broker) fn record_now(self: &Arc<Self>, turn: &mut Turn<'_>) {
+        if self.is_temporary() || self.origin == Origin::Subscription {
+            return;
+        }
+        let at = Arc::clone(self);
+        turn.record(move |batch, places| {
+            if at.place() == 0 {
+                at.set_place(places.take());
+            }
+            record::put_destination(batch, &at.record());
+        });
+    }
+
+    /// Has everything removed that is stored of it; it is destroyed.
+    pub(in crate::broker) fn unrecord(self: &Arc<Self>, turn: &mut Turn<'_>) {
+        if self.is_temporary() {
+            return;
+        }
+        let at = Arc::clone(self);
+        // Whether it is recorded is certain only in the order of commits.
+        turn.record(move |batch, _| match at.place() {
+            0 => {}
+            place if at.origin == Origin::Subscription => {
+                record::remove_subscription(batch, place);
+            }
+            place => record::remove_destination(batch, at.kind, place),
+        });
     }
 
     /// Whether somebody here takes a message at once.
@@ -94,17 +181,18 @@ impl Destination {
     ) {
         // From here on, so that limits hold for what is on its way.
         state.count_in(&message);
+        let marked = state.takes_at_once();
         let put = Op::Put {
             at: Arc::clone(self),
             message: Arc::clone(&message),
-            delivered: state.takes_at_once(),
+            delivered: marked,
             copies: copies.clone(),
         };
         let ops = match instead_of {
             None => Ops::One(put),
             Some(key) => Ops::Many(vec![put, Op::Remove(key)]),
         };
-        let then = Then::Produced { at: Arc::clone(self), message, reply, copies };
+        let then = Then::Produced { at: Arc::clone(self), message, reply, copies, marked };
         turn.persist(Unit { ops, then });
     }
 
@@ -113,12 +201,12 @@ impl Destination {
         &self,
         state: &mut State,
         mut message: Arc<Stored>,
-        reply: Option<Reply>,
+        (reply, marked): (Option<Reply>, bool),
         copies: &[Copy],
         outcome: Result<(), Unstored>,
         turn: &mut Turn<'_>,
     ) {
-        state.takes_soon = state.takes_soon.saturating_sub(1);
+        state.takes_soon = state.takes_soon.saturating_sub(u32::from(marked));
         if let Err(reason) = outcome {
             state.count_out(&message);
             // It may be sent again.
@@ -135,6 +223,7 @@ impl Destination {
             state.count_out(&message);
         } else {
             Self::make_keepable(state, &mut message, turn);
+            state.note_mark(marked);
             state.add_stored(&message, copies, turn);
         }
         if let Some(reply) = reply {
@@ -147,7 +236,7 @@ impl Destination {
         &self,
         state: &mut State,
         message: Arc<Stored>,
-        copies: &[Copy],
+        (copies, marked): (&[Copy], bool),
         turn: &mut Turn<'_>,
     ) {
         self.unreserve(&message, &turn.shared.memory);
@@ -157,6 +246,7 @@ impl Destination {
             let received = self.counts().received.load(Ordering::Relaxed);
             self.counts().received.store(received + 1, Ordering::Relaxed);
             state.count_in(&message);
+            state.note_mark(marked);
             state.add_stored(&message, copies, turn);
         }
     }
@@ -198,7 +288,7 @@ impl State {
             place,
             sequence,
             is_copy: self.part == Part::Subscription,
-            is_counted: entry.deliveries > 1,
+            is_counted: entry.deliveries > 1 || self.marks_singly,
         })
     }
 

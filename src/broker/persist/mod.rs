@@ -17,6 +17,7 @@
 
 mod committer;
 mod destination;
+mod marks;
 mod unit;
 
 use std::fmt;
@@ -29,6 +30,7 @@ use crate::{
 
 pub(super) use self::{
     committer::{CommitLoop, CommitMail, Committer, Position},
+    marks::Marks,
     unit::{Copy, Op, Ops, Places, Prepared, StoredKey, Then, Unit, Unstored},
 };
 use super::room::Refused;

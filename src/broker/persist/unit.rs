@@ -139,6 +139,8 @@ pub(in crate::broker) enum Then {
         reply: Option<Reply>,
         /// The durable subscriptions that get it.
         copies: Vec<Copy>,
+        /// As in [`Copy::delivered`].
+        marked: bool,
     },
     /// An acknowledgement is carried out, or its messages stay with their consumers.
     Acknowledged {
