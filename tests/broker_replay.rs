@@ -29,6 +29,7 @@ use support::{
 use tidegate::{
     broker::{Broker, BrokerConfig},
     internals::auth,
+    store::MemoryStore,
     wire::{
         Flags, MessageId, Packet, PacketBuilder, PacketType, Padding, Value, VariableHeader,
         capture::{CaptureLine, Direction, read_capture},
@@ -61,10 +62,10 @@ fn every_recorded_client_is_served_as_the_reference_served_it() {
             // The one conversation that is text; see below.
             continue;
         }
-        for loops in [1, 2] {
-            let play = || Replay::new(&name, start(loops)).run(&lines(&path));
+        for (loops, is_stored) in [(1, false), (2, false), (2, true)] {
+            let play = || Replay::new(&name, start(loops, is_stored)).run(&lines(&path));
             if catch_unwind(play).is_err() {
-                failed.push(format!("{name} on {loops} loops"));
+                failed.push(format!("{name} on {loops} loops, with a store: {is_stored}"));
             }
         }
         played += 1;
@@ -77,7 +78,7 @@ fn every_recorded_client_is_served_as_the_reference_served_it() {
 #[test]
 fn the_port_mapper_names_the_services_a_recorded_client_looks_for() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/portmapper.jsonl");
-    let broker = start(1);
+    let broker = start(1, false);
     let mut stream = TcpStream::connect(broker.port_mapper_address()).unwrap();
     let mut recorded = String::new();
     for line in lines(&path).into_iter().filter(|line| line.event.is_none()) {
@@ -102,12 +103,12 @@ fn the_port_mapper_names_the_services_a_recorded_client_looks_for() {
     assert!(table.ends_with("\n.\n"), "{table}");
 }
 
-fn start(loops: usize) -> Broker {
+fn start(loops: usize, is_stored: bool) -> Broker {
     let mut config = BrokerConfig::from_toml_str(SETTINGS, "recorded").unwrap();
     config.loops = loops;
     let mut builder = Broker::builder();
     builder.config(config).listen(local()).jms(local()).admin(local());
-    builder.start().unwrap()
+    if is_stored { builder.start_with(MemoryStore::new()) } else { builder.start() }.unwrap()
 }
 
 /// The files checked in, and those of `TIDEGATE_CAPTURES` if it is set.

@@ -164,6 +164,14 @@ impl Consumer {
         if self.is_unlimited() { None } else { self.window.left() }
     }
 
+    /// Messages it would be sent now.
+    pub(super) fn takes_now(&self) -> u64 {
+        if self.is_closed() || self.session.running_epoch().is_none() {
+            return 0;
+        }
+        self.credit_left().map_or(u64::MAX, u64::from)
+    }
+
     /// Nothing more is sent to it.
     pub(super) fn close(&self) {
         // Relaxed (C2).

@@ -280,8 +280,10 @@ impl<'a, 't> Recoverer<'a, 't> {
         let priority = message.packet.header().priority;
         let through = self.delivered.get(&(key.0, priority)).copied().unwrap_or(0);
         let once = u32::from(may_be_delivered || key.1 <= through);
-        let deliveries = self.deliveries.remove(&key).unwrap_or(0).max(once);
         let transaction = self.held.get(&key).copied();
+        // Of what a transaction holds, the delivery to it counts when it is rolled back.
+        let once = if transaction.is_some() { 0 } else { once };
+        let deliveries = self.deliveries.remove(&key).unwrap_or(0).max(once);
         let wall_ms = self.turn.wall_ms;
         at.restore(|state| state.recovered(message, deliveries, transaction, wall_ms));
     }

@@ -4,7 +4,8 @@
 //! first use, with the user `guest`, and two queues made by its administrator: `cap.flow` (at most
 //! 10 messages, flow control) and `cap.reject` (at most 5, the newest are refused).
 //!
-//! `scenarios_in_process.rs` plays the same scenarios over pipes, without sockets.
+//! `scenarios_in_process.rs` plays the same scenarios over pipes, without sockets;
+//! `scenarios_stored.rs` with a broker that stores what is persistent.
 #![allow(
     dead_code,
     clippy::unwrap_used,
@@ -25,6 +26,7 @@ use tidegate::{
         AcknowledgeMode, ConnectError, Connection, ConnectionFactory, Consumer, InProcess, Session,
     },
     message::{DeliveryMode, Destination, Message},
+    store::MemoryStore,
 };
 
 /// How long anything may take.
@@ -34,6 +36,9 @@ pub const SHORT: Duration = Duration::from_millis(100);
 
 /// Whether this test plays in process.
 const IN_PROCESS: bool = matches!(env!("CARGO_CRATE_NAME").as_bytes(), b"scenarios_in_process");
+
+/// Whether the broker of this test keeps its persistent messages in a store.
+const STORED: bool = matches!(env!("CARGO_CRATE_NAME").as_bytes(), b"scenarios_stored");
 
 /// Where a scenario plays.
 pub struct Stage {
@@ -45,7 +50,8 @@ pub struct Stage {
 
 impl Stage {
     pub fn new() -> Self {
-        if let (false, Ok(service)) = (IN_PROCESS, std::env::var("TIDEGATE_TEST_BROKER")) {
+        let is_own = IN_PROCESS || STORED;
+        if let (false, Ok(service)) = (is_own, std::env::var("TIDEGATE_TEST_BROKER")) {
             return Self { broker: None, service, in_process: None };
         }
         let config = r#"
@@ -60,7 +66,11 @@ impl Stage {
             limit_behavior = "REJECT_NEWEST"
         "#;
         let config = BrokerConfig::from_toml_str(config, "scenario").unwrap();
-        let broker = Broker::start(config).unwrap();
+        let broker = if STORED {
+            Broker::builder().config(config).start_with(MemoryStore::new()).unwrap()
+        } else {
+            Broker::start(config).unwrap()
+        };
         let service = broker.jms_address().to_string();
         let in_process = IN_PROCESS.then(|| broker.in_process());
         Self { broker: Some(broker), service, in_process }

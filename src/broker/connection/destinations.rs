@@ -137,17 +137,29 @@ impl Connection {
 
     pub(super) fn destroy_destination(
         &mut self,
+        to: &ReplyTo,
         name: &str,
         mask: DestinationMask,
         turn: &mut Turn<'_>,
     ) -> Result<(), Refusal> {
+        let reply = Reply { output: Arc::clone(&self.output), to: *to };
         if let Some(gone) = turn.shared.registry.find(kind_of(mask), name) {
             if gone.origin == Origin::Dead {
                 return Err((Status::FORBIDDEN, format!("{name} stays as long as the broker")));
             }
             self.temporary.retain(|kept| !Arc::ptr_eq(kept, &gone));
             turn.shared.registry.remove(&gone);
-            turn.send(&gone, Command::Destroy);
+            let destroy = Rare::command(move |at, state, turn| {
+                at.destroy(state, turn);
+                turn.after_stored(move |stored, turn| {
+                    if reply.to.wanted {
+                        reply.after(stored, turn);
+                    }
+                });
+            });
+            turn.send(&gone, destroy);
+        } else if to.wanted {
+            reply.send(Status::OK, turn);
         }
         Ok(())
     }

@@ -405,8 +405,7 @@ impl Connection {
                 self.create_destination(to, &name, mask, turn)?
             }
             Request::DestroyDestination(name, mask) => {
-                self.destroy_destination(&name, mask, turn)?;
-                to.with(Status::OK)
+                return self.destroy_destination(to, &name, mask, turn);
             }
             Request::VerifyDestination(name, mask, selector) => {
                 let selector = selector.as_deref();

@@ -143,8 +143,7 @@ impl Destination {
 
     /// Whether somebody here takes a message at once.
     pub(in crate::broker) fn is_ready(&self) -> bool {
-        let ready = |left: Option<u32>| left.is_none_or(|left| left > 0);
-        self.consumers.read(|all| all.iter().any(|one| ready(one.credit_left())))
+        self.consumers.read(|all| all.iter().any(|one| one.takes_now() > 0))
     }
 
     /// The durable subscriptions that get a message of this topic, whoever asks.
@@ -312,11 +311,8 @@ impl State {
         if !one.backlog.is_empty() {
             return false;
         }
-        let credit = one
-            .ready
-            .iter()
-            .filter_map(|id| self.subscribers.get(id))
-            .map(|one| one.consumer.credit_left().map_or(u64::MAX, u64::from));
+        let ready = one.ready.iter().filter_map(|id| self.subscribers.get(id));
+        let credit = ready.map(|one| one.consumer.takes_now());
         let takes = credit.fold(0, u64::saturating_add) > u64::from(self.takes_soon);
         self.takes_soon += u32::from(takes);
         takes
