@@ -51,6 +51,9 @@ fn whoever_was_taken_over_writes_nothing_more() {
     assert!(matches!(late, Err(StoreError::Fenced { .. })), "{late:?}");
     assert!(matches!(first.sync(), Err(StoreError::Fenced { .. })));
     second.commit(&batch(2, "second"), Durability::Synced).unwrap();
+    // Nor does it hear of a wrong number, now that the other one has gone on.
+    let later = first.commit(&batch(2, "later"), Durability::Synced);
+    assert!(matches!(later, Err(StoreError::Fenced { .. })), "{later:?}");
     assert_eq!(keys(second.reopened()), ["first", "second"]);
 }
 

@@ -90,18 +90,27 @@ impl MemoryStore {
         Self { shared: Arc::clone(&self.shared), opening: before.openings + 1 }
     }
 
+    /// Whether this handle may still write.
+    fn may_write(&self, state: &State) -> Result<(), StoreError> {
+        match state.openings - self.opening {
+            0 => Ok(()),
+            since => {
+                Err(StoreError::Fenced { reason: format!("it was opened {since} times since") })
+            }
+        }
+    }
+
     /// Publishes what `change` makes of the state, if this handle may still write.
     fn write(&self, change: impl Fn(&mut State)) -> Result<(), StoreError> {
         let changed = |state: &State| {
+            self.may_write(state).ok()?;
             let mut next = state.clone();
             change(&mut next);
-            (state.openings == self.opening).then_some(next)
+            Some(next)
         };
         match self.shared.update(changed) {
             (_, Some(_)) => Ok(()),
-            (seen, None) => Err(StoreError::Fenced {
-                reason: format!("it was opened {} times since", seen.openings - self.opening),
-            }),
+            (seen, None) => self.may_write(&seen),
         }
     }
 }
@@ -131,7 +140,8 @@ impl MessageStore for MemoryStore {
     }
 
     fn commit(&mut self, batch: &Batch, durability: Durability) -> Result<(), StoreError> {
-        let last = self.shared.read(|state| state.current.last);
+        // The fence first: the number may be wrong just because another handle has gone on.
+        let last = self.shared.read(|state| self.may_write(state).map(|()| state.current.last))?;
         if batch.number() <= last {
             let reason = format!("its number is not greater than that of the last one, {last}");
             return Err(StoreError::failed(format!("committing batch {}", batch.number()), reason));
