@@ -16,6 +16,8 @@ mod error;
 #[cfg(feature = "fjall")]
 mod fjall;
 mod memory;
+#[cfg(feature = "postgres")]
+mod postgres;
 pub mod record;
 
 use std::{fmt, time::Duration};
@@ -24,6 +26,8 @@ use bytes::Bytes;
 
 #[cfg(feature = "fjall")]
 pub use self::fjall::{FjallSettings, FjallStore};
+#[cfg(feature = "postgres")]
+pub use self::postgres::{PostgresSettings, PostgresStore, Wait};
 pub use self::{
     batch::{Batch, Change, Value},
     error::StoreError,

@@ -14,6 +14,8 @@ pub mod asking;
 #[cfg(all(feature = "broker", feature = "unstable-internals"))]
 pub mod raw;
 
+#[cfg(feature = "postgres")]
+pub mod postgres;
 pub mod proxy;
 
 use std::net::SocketAddr;

@@ -116,6 +116,7 @@ fn lint_detached(work: &mut Work<'_>) -> Result<(), String> {
 }
 
 fn tests(work: &mut Work<'_>) -> Result<(), String> {
+    tools::ensure_postgres(work)?;
     let command = work.cargo([
         "test",
         "--workspace",
