@@ -68,7 +68,8 @@ impl Destination {
         }
         // A topic's message may die in several subscriptions, and is buried once. One that dies
         // among the dead is gone.
-        let is_first = state.part == Part::Queue || message.bury();
+        let share = message.share.as_ref().filter(|_| state.part != Part::Queue);
+        let is_first = share.is_none_or(|share| share.bury());
         if !is_first || self.origin == Origin::Dead {
             return turn.remove_stored(key);
         }

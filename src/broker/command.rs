@@ -22,7 +22,7 @@ use super::{
     output::Output,
     persist::{Copy, StoredKey, Unstored, refused},
     settle::Claim,
-    stored::Stored,
+    stored::{Share, Stored},
     subscription::Identity,
     transaction::Outcome,
     turn::Turn,
@@ -254,7 +254,14 @@ pub(super) enum Command {
         marked: bool,
     },
     /// The last subscription is done with a message of this topic.
-    Released(Arc<Stored>),
+    Released {
+        /// What they shared of it.
+        share: Arc<Share>,
+        /// Its place in the order of the store; 0: it is not stored.
+        sequence: u64,
+        /// Its size.
+        bytes: u64,
+    },
     /// A producer comes. Room for it was counted.
     AddProducer {
         /// Its id.

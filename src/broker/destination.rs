@@ -321,13 +321,16 @@ impl Destination {
             }
             Command::Forward { message, .. } if state.destroyed => {
                 // It was on the way when the subscription ended.
-                state.let_go(&message, turn);
+                state.let_go(message.known(), turn);
             }
             Command::Forward { message, marked } => {
                 state.note_mark(marked);
                 state.add(&message, turn);
             }
-            Command::Released(message) => state.released(&message, turn),
+            Command::Released { share, sequence, bytes } => {
+                state.released(&share, sequence, bytes, turn);
+                turn.spare().keep_share(share);
+            }
             Command::AddProducer { id, output, reply } => {
                 self.add_producer(state, id, output, reply, turn);
             }

@@ -19,7 +19,7 @@ use super::{
     attributes::Attributes,
     backlog::{Backlog, Cursor, Entry, Place},
     browse::Job,
-    command::Arrival,
+    command::{Arrival, Command},
     consumer::Consumer,
     dead::DeadReason,
     destination::Destination,
@@ -30,7 +30,7 @@ use super::{
     producers::{Level, Producers},
     recent::Recent,
     settle::Held,
-    stored::Stored,
+    stored::{Known, Share, Stored},
     subscription::{Identity, Route},
     turn::Turn,
 };
@@ -285,7 +285,9 @@ impl State {
             self.recipients = plain;
             return;
         }
-        message.set_holders(u32::try_from(holders).unwrap_or(u32::MAX));
+        if let Some(share) = &message.share {
+            share.set_holders(u32::try_from(holders).unwrap_or(u32::MAX));
+        }
         if stored.is_none() {
             self.count_in(message);
         }
@@ -308,7 +310,8 @@ impl State {
     /// Remembers the order of arrival, and forgets what is gone when it is most of what is there.
     fn note_arrival(&mut self, entry: Entry) {
         if self.arrivals.len() as u64 > 64 + 2 * self.messages {
-            for kept in self.arrivals.take_all().into_iter().filter(|one| one.message.is_held()) {
+            let is_held = |one: &Entry| one.message.share.as_ref().is_some_and(|one| one.is_held());
+            for kept in self.arrivals.take_all().into_iter().filter(is_held) {
                 self.arrivals.push(kept);
             }
         }
@@ -337,46 +340,53 @@ impl State {
     /// A message goes, for one subscription, and so does what is stored of it there.
     pub(super) fn subtract(&mut self, entry: &Entry, turn: &mut Turn<'_>) {
         turn.remove_stored(self.key_of(entry));
-        self.settled(&entry.message, turn);
+        self.settled(entry.message.known(), turn);
     }
 
     /// A message is settled, for one subscription; what is stored of it there is gone.
-    pub(super) fn settled(&mut self, message: &Arc<Stored>, turn: &mut Turn<'_>) {
+    pub(super) fn settled(&mut self, message: Known<'_>, turn: &mut Turn<'_>) {
         match self.part {
-            Part::Queue => self.count_out(message),
-            Part::Topic => {
-                if message.release() {
-                    self.released(message, turn);
-                }
-            }
+            Part::Queue => self.count_out(message.bytes),
+            Part::Topic => self.let_go(message, turn),
             Part::Subscription => {
                 self.messages -= 1;
-                self.bytes -= message.bytes();
+                self.bytes -= message.bytes;
                 self.let_go(message, turn);
             }
         }
     }
 
     /// A subscription has a message no longer; its topic is told if none has.
-    pub(super) fn let_go(&self, message: &Arc<Stored>, turn: &mut Turn<'_>) {
-        if message.release() {
-            turn.released(message);
+    pub(super) fn let_go(&mut self, message: Known<'_>, turn: &mut Turn<'_>) {
+        let Known { sequence, bytes, share } = message;
+        let Some(share) = share.filter(|share| share.release()) else { return };
+        if self.part == Part::Topic {
+            self.released(share, sequence, bytes, turn);
+        } else if let Some(topic) = &share.topic {
+            let share = Arc::clone(share);
+            turn.send(topic, Command::Released { share, sequence, bytes });
         }
     }
 
     /// No subscription of this topic has a message any more.
-    pub(super) fn released(&mut self, message: &Arc<Stored>, turn: &mut Turn<'_>) {
-        turn.remove_stored(self.key_in_topic(message));
-        if !message.is_given_up() {
-            self.count_out(message);
+    pub(super) fn released(
+        &mut self,
+        share: &Share,
+        sequence: u64,
+        bytes: u64,
+        turn: &mut Turn<'_>,
+    ) {
+        turn.remove_stored(self.key_in_topic(sequence));
+        if !share.is_given_up() {
+            self.count_out(bytes);
         }
     }
 
     /// The last holder of a message of this queue or topic is done with it.
-    pub(super) fn count_out(&mut self, message: &Stored) {
+    pub(super) fn count_out(&mut self, bytes: u64) {
         // What a destroyed topic's subscriptions still had is counted no more.
         self.messages = self.messages.saturating_sub(1);
-        self.bytes = self.bytes.saturating_sub(message.bytes());
+        self.bytes = self.bytes.saturating_sub(bytes);
     }
 
     pub(super) fn make_ready(&mut self, id: i64) {
@@ -473,7 +483,7 @@ impl State {
     /// A message died: it is counted out, and buried at the end of the run.
     pub(super) fn die(&mut self, entry: Entry, reason: DeadReason, turn: &mut Turn<'_>) {
         // What is stored of it goes when it is buried.
-        self.settled(&entry.message, turn);
+        self.settled(entry.message.known(), turn);
         self.dead.push((entry, reason));
     }
 

@@ -51,6 +51,7 @@ mod server;
 mod settings;
 mod settle;
 mod shared;
+mod side;
 mod spare;
 mod start;
 mod stats;

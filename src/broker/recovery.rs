@@ -33,7 +33,7 @@ use super::{
     dispatch::{SHARED, State},
     persist::{Position, StoredKey},
     shared::Shared,
-    stored::Stored,
+    stored::{Share, Stored},
     subscription::{Identity, NoLocal, Sharing, Source, SubscriptionKey, SubscriptionName},
     transaction::{Finished, Promise, State as TransactionState},
     turn::Turn,
@@ -243,18 +243,24 @@ impl<'a, 't> Recoverer<'a, 't> {
         self.position.sequence = self.position.sequence.max(sequence);
         let Some(at) = self.places.get(&place).map(Arc::clone) else {
             // Its topic may be gone while a subscription has it still.
-            let message = Arc::new(stored(packet, sequence, None));
+            let share = Arc::new(Share::default());
+            let message = Arc::new(stored(packet, sequence, Some(share)));
             self.of_topics.insert((place, sequence), TopicMessage { message, holders: 0 });
             return;
         };
         if at.kind == Kind::Topic {
-            let message = Arc::new(stored(packet, sequence, Some(&at)));
+            let share = Arc::new(Share::of(&at));
+            let message = Arc::new(stored(packet, sequence, Some(share)));
             self.of_topics.insert((place, sequence), TopicMessage { message, holders: 0 });
             return;
         }
-        let message = Arc::new(stored(packet, sequence, None));
+        let mut message = stored(packet, sequence, None);
+        if at.origin == Origin::Dead {
+            // Its time was up once; that is enough.
+            message.expires = 0;
+        }
         self.messages += 1;
-        self.put(&at, (place, sequence), message, head.delivered);
+        self.put(&at, (place, sequence), Arc::new(message), head.delivered);
     }
 
     fn copy(&mut self, record: CopyRecord) {
@@ -295,7 +301,9 @@ impl<'a, 't> Recoverer<'a, 't> {
                 self.leftovers.push(key);
                 continue;
             }
-            one.message.set_holders(one.holders);
+            if let Some(share) = &one.message.share {
+                share.set_holders(one.holders);
+            }
             self.messages += 1;
             if let Some(topic) = self.places.get(&place) {
                 topic.restore(|state| state.count_in(&one.message));
@@ -347,8 +355,8 @@ impl<'a, 't> Recoverer<'a, 't> {
         for (place, packet) in record.messages {
             // What it sends to a queue that was destroyed meanwhile is refused then as now.
             let Some(at) = self.places.get(&place) else { continue };
-            let topic = (at.kind == Kind::Topic).then_some(at);
-            let message = Arc::new(stored(packet, 0, topic));
+            let share = (at.kind == Kind::Topic).then(|| Arc::new(Share::of(at)));
+            let message = Arc::new(stored(packet, 0, share));
             at.promise(&message, &self.turn.shared.memory);
             produced.push((Handle(Arc::clone(at)), message));
         }
@@ -378,11 +386,11 @@ impl<'a, 't> Recoverer<'a, 't> {
 }
 
 /// A message out of the store.
-fn stored(packet: crate::wire::Packet, sequence: u64, topic: Option<&Arc<Destination>>) -> Stored {
+fn stored(packet: crate::wire::Packet, sequence: u64, share: Option<Arc<Share>>) -> Stored {
     let due = packet.variable().ok().and_then(|variable| variable.delivery_time).unwrap_or(0);
     let mut message = Stored::new(packet, 0);
     message.due = due;
-    message.topic = topic.map(Arc::clone);
+    message.share = share;
     message.set_sequence(sequence);
     message
 }

@@ -127,8 +127,9 @@ impl State {
             let place = if by_priority { all.lowest() } else { all.oldest() };
             let Some(entry) = place.and_then(|place| all.take(place)) else { return false };
             // Its subscriptions drop it when they come to it.
-            if entry.message.is_held() && entry.message.give_up() {
-                self.count_out(&entry.message);
+            let share = entry.message.share.as_ref();
+            if share.is_some_and(|share| share.is_held() && share.give_up()) {
+                self.count_out(entry.message.bytes());
                 self.dead.push((entry, reason));
                 return true;
             }

@@ -147,7 +147,7 @@ impl State {
                 subscriber.consumer.count_unsettled(subscriber.in_flight.len());
             }
             for message in settled.drain(..) {
-                self.settled(&message, turn);
+                self.settled(message.known(), turn);
                 turn.spare().keep_message(message);
             }
             self.settled = settled;
@@ -202,7 +202,7 @@ impl State {
         let entry = subscriber.in_flight.settle(id)?;
         subscriber.consumer.count_unsettled(subscriber.in_flight.len());
         // What is stored of it goes when it is buried.
-        self.settled(&entry.message, turn);
+        self.settled(entry.message.known(), turn);
         self.retire(consumer);
         Some(entry)
     }
@@ -266,7 +266,7 @@ impl State {
     fn end_one(&mut self, key: i64, mut entry: Entry, outcome: Outcome, turn: &mut Turn<'_>) {
         match outcome {
             // What was stored of it was removed with the commit.
-            Outcome::Commit => self.settled(&entry.message, turn),
+            Outcome::Commit => self.settled(entry.message.known(), turn),
             Outcome::Rollback { seen, max_rollbacks, dead_on_max, .. } => {
                 entry.deliveries += u32::from(seen);
                 if dead_on_max && max_rollbacks.is_some_and(|max| entry.deliveries >= max) {

@@ -5,7 +5,12 @@ use crate::{
     wire::{Packet, PacketBuilder, PacketType},
 };
 
-use super::{command::Command, output::Outgoing, stored::Stored};
+use super::{
+    command::Command,
+    destination::Destination,
+    output::Outgoing,
+    stored::{Share, Stored},
+};
 
 /// Most vectors of a kind that are kept.
 const VECTORS_MAX: usize = 64;
@@ -26,6 +31,8 @@ pub(super) struct Spare {
     bursts: Vec<Vec<Outgoing>>,
     /// Each shared with nobody, and blank.
     messages: Vec<Arc<Stored>>,
+    /// As these.
+    shares: Vec<Arc<Share>>,
     /// Stands in them, so that they hold nothing.
     blank: Packet,
 }
@@ -36,6 +43,7 @@ impl Default for Spare {
             commands: Vec::new(),
             bursts: Vec::new(),
             messages: Vec::new(),
+            shares: Vec::new(),
             blank: PacketBuilder::new(PacketType::NULL).finish(),
         }
     }
@@ -78,8 +86,34 @@ impl Spare {
         if self.messages.len() < MESSAGES_MAX
             && let Some(stored) = Arc::get_mut(&mut message)
         {
-            *stored = Stored::new(self.blank.clone(), 0);
+            let blank = Stored::new(self.blank.clone(), 0);
+            let gone = std::mem::replace(stored, blank);
             self.messages.push(message);
+            if let Some(share) = gone.share {
+                self.keep_share(share);
+            }
+        }
+    }
+
+    /// What subscriptions are to share of a message for this topic.
+    pub(super) fn share_of(&mut self, topic: &Arc<Destination>) -> Arc<Share> {
+        let share = Share::of(topic);
+        if let Some(mut place) = self.shares.pop()
+            && let Some(blank) = Arc::get_mut(&mut place)
+        {
+            *blank = share;
+            return place;
+        }
+        Arc::new(share)
+    }
+
+    /// Keeps the memory of a share, if nobody else has it.
+    pub(super) fn keep_share(&mut self, mut share: Arc<Share>) {
+        if self.shares.len() < MESSAGES_MAX
+            && let Some(gone) = Arc::get_mut(&mut share)
+        {
+            *gone = Share::default();
+            self.shares.push(share);
         }
     }
 }

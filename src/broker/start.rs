@@ -39,6 +39,7 @@ use super::{
     recovery::{self, RecoveryReport},
     server::{Entrance, LoopMailbox, Mail, Server},
     shared::{Addresses, Shared},
+    side::Side,
     turn::{Carry, Turn},
 };
 
@@ -240,8 +241,10 @@ impl Broker {
             turn.finish();
             recovery = Some(report);
             let committer = Committer::new(store, &shared.config, monitor, position);
-            committing =
-                Some((commit_loop, CommitLoop::new(Arc::clone(&shared), committer, carry)));
+            committing = Some((
+                commit_loop,
+                CommitLoop::new(Side::new(Arc::clone(&shared), carry), committer),
+            ));
         }
 
         let made: io::Result<Vec<_>> = (0..loops).map(|_| EventLoop::new(idle)).collect();

@@ -20,16 +20,10 @@ pub(super) struct Stored {
     pub expires: i64,
     /// When it may be delivered, in milliseconds since 1970; 0: at once.
     pub due: i64,
-    /// The topic it was sent to, which counts it once however many subscriptions hold it.
-    pub topic: Option<Arc<Destination>>,
+    /// What the subscriptions that hold it share, if it was sent to a topic.
+    pub share: Option<Arc<Share>>,
     /// Its place in the order of the store; 0: it is not stored.
     sequence: AtomicU64,
-    /// How many subscriptions of the topic hold it.
-    holders: Holders,
-    /// The topic had no room for it any more.
-    given_up: AtomicBool,
-    /// It is in the dead message queue, or was to go there.
-    buried: AtomicBool,
 }
 
 impl Stored {
@@ -41,11 +35,8 @@ impl Stored {
             connection_id,
             client_id: None,
             due: 0,
-            topic: None,
+            share: None,
             sequence: AtomicU64::new(0),
-            holders: Holders::default(),
-            given_up: AtomicBool::new(false),
-            buried: AtomicBool::new(false),
         }
     }
 
@@ -71,6 +62,49 @@ impl Stored {
     #[must_use]
     pub(super) const fn is_expired(&self, wall_ms: i64) -> bool {
         self.expires > 0 && self.expires <= wall_ms
+    }
+
+    /// Whether its topic gave it up.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.share.as_ref().is_some_and(|share| share.is_given_up())
+    }
+
+    /// What stays known of it without its body.
+    pub(super) fn known(&self) -> Known<'_> {
+        let (sequence, bytes, share) = (self.sequence(), self.bytes(), self.share.as_ref());
+        Known { sequence, bytes, share }
+    }
+}
+
+/// What is known of a message wherever its body is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Known<'a> {
+    /// Its place in the order of the store; 0: it is not stored.
+    pub sequence: u64,
+    /// Its size as limits count it.
+    pub bytes: u64,
+    /// What its subscriptions share, if it was sent to a topic.
+    pub share: Option<&'a Arc<Share>>,
+}
+
+/// What the subscriptions of a topic share of one message.
+#[derive(Debug, Default)]
+pub(super) struct Share {
+    /// The topic, which counts the message once however many subscriptions hold it; `None`: it is
+    /// no more.
+    pub topic: Option<Arc<Destination>>,
+    /// How many subscriptions hold the message.
+    holders: Holders,
+    /// The topic had no room for it any more.
+    given_up: AtomicBool,
+    /// It is in the dead message queue, or was to go there.
+    buried: AtomicBool,
+}
+
+impl Share {
+    /// Of a message for this topic.
+    pub(super) fn of(topic: &Arc<Destination>) -> Self {
+        Self { topic: Some(Arc::clone(topic)), ..Self::default() }
     }
 
     /// So many subscriptions hold it from now on. Called before any of them is told.

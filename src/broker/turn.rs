@@ -163,13 +163,6 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Tells a message's topic that the last subscription is done with it.
-    pub(super) fn released(&mut self, message: &Arc<Stored>) {
-        if let Some(topic) = &message.topic {
-            self.send(topic, Command::Released(Arc::clone(message)));
-        }
-    }
-
     /// Has a unit committed, behind those before it.
     pub(super) fn persist(&mut self, unit: Unit) {
         self.carry.units.push(unit);

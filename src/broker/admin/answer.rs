@@ -15,7 +15,7 @@ use super::{
         command::Rare,
         destination::{Destination, Kind},
         persist::refused,
-        stored::Stored,
+        stored::{Share, Stored},
         turn::Turn,
     },
     request::AdminRequest,
@@ -150,7 +150,7 @@ impl Caller {
         }
         let mut message = Stored::new(builder.body(answer.body).finish(), 0);
         if to.kind == Kind::Topic {
-            message.topic = Some(Arc::clone(to));
+            message.share = Some(Arc::new(Share::of(to)));
         }
         Arc::new(message)
     }

@@ -143,7 +143,7 @@ impl Connection {
         match destination {
             Named::One(destination) => {
                 if kind == Kind::Topic {
-                    message.topic = Some(Arc::clone(&destination));
+                    message.share = Some(turn.spare().share_of(&destination));
                 }
                 let reply = to.wanted.then(|| self.reply(to));
                 self.send_one(&destination, message, reply, way, turn)
@@ -227,7 +227,7 @@ impl Connection {
             let mut copy = Stored::new(packet, self.id);
             copy.client_id.clone_from(&message.client_id);
             copy.due = message.due;
-            copy.topic = Some(Arc::clone(topic));
+            copy.share = Some(turn.spare().share_of(topic));
             let reply = (at + 1 == teller).then(|| self.reply(to));
             self.send_one(topic, copy, reply, way, turn)?;
         }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    reactor::{Handler, Io, Key, Next, Readiness, Slots},
+    reactor::{Handler, Io, Key, Next, Readiness},
     store::{
         Batch, Durability, MessageStore, Revival, StoreError,
         record::{
@@ -18,7 +18,7 @@ use crate::{
             RecentRecord, TransactionRecord,
         },
     },
-    sync::{Arc, Ordering, Plain},
+    sync::{Ordering, Plain},
     throttle::StressMonitor,
     wire::{Flags, Packet},
 };
@@ -29,16 +29,14 @@ use super::{
         config::{BrokerConfig, SyncMode},
         destination::Destination,
         shared::Shared,
-        turn::{Carry, Turn},
+        side::Side,
+        turn::Turn,
     },
     Op, Ops, Places, Prepared, StoredKey, Then, Unit, Unstored,
 };
 
 /// How many of the latest batches are remembered by their messages' ids.
 const RECENT_BATCHES: u64 = 4096;
-
-/// Longest time between two looks at the wall clock, in milliseconds.
-const CLOCK_MS_MAX: u64 = 30_000;
 
 /// How soon a lost store is tried again.
 const REVIVE_EVERY: Duration = Duration::from_millis(250);
@@ -456,35 +454,15 @@ pub(in crate::broker) enum CommitMail {
 /// A committer on a thread of its own.
 #[derive(Debug)]
 pub(in crate::broker) struct CommitLoop {
-    shared: Arc<Shared>,
+    side: Side,
     committer: Committer,
-    carry: Carry,
-    /// The key of the next deadline, whatever it is for, and when that is.
-    clock: Key,
-    clock_at: Option<Instant>,
     closing: bool,
 }
 
 impl CommitLoop {
     /// Goes on with the turns of the recovery.
-    pub(in crate::broker) fn new(shared: Arc<Shared>, committer: Committer, carry: Carry) -> Self {
-        let clock = Slots::default().insert(());
-        Self { shared, committer, carry, clock, clock_at: None, closing: false }
-    }
-
-    /// Sets the deadline for what the store or a destination wants done by itself.
-    fn set_clock(&mut self, io: &mut Io, tend: Option<Duration>) {
-        // The wall clock may be moved meanwhile, so it is looked at again after a while.
-        let tick = self.carry.next_tick().map(|at| {
-            let ms = u64::try_from(at.saturating_sub(io.wall_ms())).unwrap_or(0);
-            Duration::from_millis(ms.clamp(1, CLOCK_MS_MAX))
-        });
-        let Some(after) = [tend, tick].into_iter().flatten().min() else { return };
-        let at = io.now() + after;
-        if self.clock_at.is_none_or(|set| at < set) {
-            self.clock_at = Some(at);
-            io.set_deadline(self.clock, after);
-        }
+    pub(in crate::broker) const fn new(side: Side, committer: Committer) -> Self {
+        Self { side, committer, closing: false }
     }
 }
 
@@ -501,25 +479,25 @@ impl Handler for CommitLoop {
     fn ready(&mut self, _: &mut Io, _: Key, _: Readiness) {}
 
     fn deadline(&mut self, _: &mut Io, _: Key) {
-        self.clock_at = None;
+        self.side.deadline();
     }
 
     fn begin_turn(&mut self, _: &mut Io) {}
 
     fn end_turn(&mut self, io: &mut Io) -> Next {
-        let Self { shared, committer, carry, .. } = self;
-        let mut turn = Turn::new(io.wall_ms(), shared, carry);
+        let Self { side, committer, .. } = self;
+        let mut turn = side.turn(io);
         committer.commit(&mut || io.clock(), &mut turn);
         let tend = committer.tend(io.now(), &mut turn);
         turn.finish();
-        if self.committer.has_work() || self.carry.has_work() {
+        if self.committer.has_work() || self.side.has_work() {
             return Next::Again;
         }
         if self.closing {
             self.committer.close();
             return Next::Stop;
         }
-        self.set_clock(io, tend);
+        self.side.set_clock(io, tend);
         // Whoever is served now is likely to send the next message soon.
         Next::Wait { answer_due: true }
     }

@@ -162,7 +162,7 @@ impl Destination {
         if turn.shared.persist.is_none() || !is_persistent || self.is_temporary() {
             return None;
         }
-        if message.topic.is_none() {
+        if message.share.is_none() {
             return Some(Vec::new());
         }
         Some(self.copies(message)).filter(|copies| !copies.is_empty())
@@ -207,7 +207,7 @@ impl Destination {
     ) {
         state.takes_soon = state.takes_soon.saturating_sub(u32::from(marked));
         if let Err(reason) = outcome {
-            state.count_out(&message);
+            state.count_out(message.bytes());
             // It may be sent again.
             state.recent.forget(&message.packet.header().id);
             let (status, reason) = refused(&reason);
@@ -219,7 +219,7 @@ impl Destination {
         }
         if state.destroyed {
             // What was destroyed with it is removed from the store with it.
-            state.count_out(&message);
+            state.count_out(message.bytes());
         } else {
             Self::make_keepable(state, &mut message, turn);
             state.note_mark(marked);
@@ -272,7 +272,11 @@ impl State {
     /// Where a message of this destination is stored, if it is. Of one that is destroyed all went
     /// together.
     pub(in crate::broker) fn key_of(&self, entry: &Entry) -> Option<StoredKey> {
-        let sequence = entry.message.sequence();
+        self.key_for(entry.message.sequence(), entry.deliveries)
+    }
+
+    /// As [`key_of`](Self::key_of), of a message that was delivered so often.
+    pub(in crate::broker) fn key_for(&self, sequence: u64, deliveries: u32) -> Option<StoredKey> {
         // Relaxed: as in `place`.
         let place = self.place.load(Ordering::Relaxed);
         let is_kept = !self.destroyed
@@ -287,7 +291,7 @@ impl State {
             place,
             sequence,
             is_copy: self.part == Part::Subscription,
-            is_counted: entry.deliveries > 1 || self.marks_singly,
+            is_counted: deliveries > 1 || self.marks_singly,
         })
     }
 
@@ -298,9 +302,9 @@ impl State {
     }
 
     /// Where a message of this topic is stored, if it is.
-    pub(in crate::broker) fn key_in_topic(&self, message: &Stored) -> Option<StoredKey> {
+    pub(in crate::broker) fn key_in_topic(&self, sequence: u64) -> Option<StoredKey> {
         // Relaxed: as in `place`.
-        let (place, sequence) = (self.place.load(Ordering::Relaxed), message.sequence());
+        let place = self.place.load(Ordering::Relaxed);
         let is_stored = place != 0 && sequence != 0;
         is_stored.then_some(StoredKey { place, sequence, is_copy: false, is_counted: false })
     }
