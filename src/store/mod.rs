@@ -19,6 +19,7 @@ mod memory;
 #[cfg(feature = "postgres")]
 mod postgres;
 pub mod record;
+pub mod tools;
 
 use std::{fmt, time::Duration};
 

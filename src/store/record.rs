@@ -28,11 +28,12 @@
 mod codec;
 mod read;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 mod write;
 
 use bytes::Bytes;
 
+pub(super) use self::codec::place;
 pub use self::{
     read::read_message,
     write::{
@@ -49,15 +50,21 @@ use crate::{
 /// The format of the whole store; another one is refused.
 pub const FORMAT: u32 = 1;
 
+/// How many slots `recent` has: that of a batch is its number modulo this.
+pub const RECENT_SLOTS: u64 = 4096;
+
 /// The only key of `about`.
 const FORMAT_KEY: &[u8] = b"format";
 
 /// A queue or a topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "store-json", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "store-json", serde(deny_unknown_fields))]
 pub struct DestinationRecord {
     /// Its id.
     pub id: u64,
     /// Queue or topic.
+    #[cfg_attr(feature = "store-json", serde(with = "super::tools::kind"))]
     pub kind: DestinationKind,
     /// Its name.
     pub name: String,
@@ -73,6 +80,8 @@ pub struct DestinationRecord {
 
 /// A durable subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "store-json", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "store-json", serde(deny_unknown_fields))]
 pub struct SubscriptionRecord {
     /// Its id.
     pub id: u64,
@@ -96,6 +105,8 @@ pub struct SubscriptionRecord {
 
 /// Who shares a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "store-json", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "store-json", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 #[repr(u8)]
 pub enum SharedBy {
@@ -131,6 +142,8 @@ pub struct MessageRecord {
 
 /// A message of a topic as one durable subscription has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "store-json", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "store-json", serde(deny_unknown_fields))]
 pub struct CopyRecord {
     /// The subscription.
     pub subscription: u64,
@@ -144,6 +157,8 @@ pub struct CopyRecord {
 
 /// How far deliveries of one priority have gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "store-json", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "store-json", serde(deny_unknown_fields))]
 pub struct DeliveredRecord {
     /// The queue or subscription.
     pub place: u64,
@@ -155,6 +170,8 @@ pub struct DeliveredRecord {
 
 /// How often one message was delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "store-json", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "store-json", serde(deny_unknown_fields))]
 pub struct DeliveriesRecord {
     /// The queue or subscription.
     pub place: u64,

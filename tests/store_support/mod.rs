@@ -13,6 +13,8 @@
 #![allow(unreachable_pub, reason = "shared by test programs")]
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may fail loudly")]
 
+pub mod sample;
+
 use std::collections::BTreeMap;
 use std::sync::mpsc;
 use std::thread;

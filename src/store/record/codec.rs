@@ -35,7 +35,7 @@ pub(super) enum Fault {
 }
 
 /// Where an entry is, for people.
-pub(super) fn place(space: Space, key: &[u8]) -> String {
+pub(in crate::store) fn place(space: Space, key: &[u8]) -> String {
     let number = |at: usize| {
         let part = key.get(at..at + 8)?.first_chunk()?;
         Some(u64::from_be_bytes(*part))

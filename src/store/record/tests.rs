@@ -149,7 +149,7 @@ fn any_recent() -> impl Strategy<Value = Record> {
     )
 }
 
-fn any_record() -> impl Strategy<Value = Record> {
+pub(in crate::store) fn any_record() -> impl Strategy<Value = Record> {
     let copy = (any::<[u64; 3]>(), any::<bool>()).prop_map(
         |([subscription, sequence, topic], delivered)| {
             Record::Copy(CopyRecord { subscription, sequence, topic, delivered })
@@ -199,6 +199,7 @@ proptest! {
     #[test]
     fn every_record_is_read_as_it_was_written(record in any_record()) {
         let written = entry(&record);
+        prop_assert_eq!((record.space(), record.key()), (written.space, written.key.clone()));
         let read = Record::decode(&written).unwrap();
         prop_assert_eq!(entry(&read), written);
         prop_assert_eq!(format!("{:?}", read), format!("{:?}", with_headers_written(record)));

@@ -1,5 +1,7 @@
 //! Records into batches.
 
+use bytes::Bytes;
+
 use super::{
     super::{Batch, Space},
     CopyRecord, DeliveredRecord, DeliveriesRecord, DestinationRecord, FORMAT, FORMAT_KEY,
@@ -113,9 +115,7 @@ pub fn remove_copy(batch: &mut Batch, subscription: u64, sequence: u64) {
 
 /// Says how far deliveries may have gone.
 pub fn put_delivered(batch: &mut Batch, record: &DeliveredRecord) {
-    let mut key = [0; 9];
-    key[..8].copy_from_slice(&record.place.to_be_bytes());
-    key[8] = record.priority;
+    let key = delivered_key(record.place, record.priority);
     put(batch, Space::Delivered, &key, |out| out.number(record.through.to_be_bytes()));
 }
 
@@ -176,6 +176,40 @@ pub fn put_recent(batch: &mut Batch, slot: u32, record: &RecentRecord) {
 }
 
 impl Record {
+    /// The space it belongs to.
+    #[must_use]
+    pub const fn space(&self) -> Space {
+        match self {
+            Self::Format(_) => Space::About,
+            Self::Destination(_) => Space::Destinations,
+            Self::Subscription(_) => Space::Subscriptions,
+            Self::Message(_) => Space::Messages,
+            Self::Copy(_) => Space::Copies,
+            Self::Delivered(_) => Space::Delivered,
+            Self::Deliveries(_) => Space::Deliveries,
+            Self::Transaction(_) => Space::Transactions,
+            Self::Recent(..) => Space::Recent,
+        }
+    }
+
+    /// Its key there.
+    #[must_use]
+    pub fn key(&self) -> Bytes {
+        match self {
+            Self::Format(_) => Bytes::from_static(FORMAT_KEY),
+            Self::Destination(DestinationRecord { id, .. })
+            | Self::Subscription(SubscriptionRecord { id, .. })
+            | Self::Transaction(TransactionRecord { id, .. }) => {
+                Bytes::copy_from_slice(&id.to_be_bytes())
+            }
+            Self::Message(one) => Bytes::copy_from_slice(&pair(one.destination, one.sequence)),
+            Self::Copy(one) => Bytes::copy_from_slice(&pair(one.subscription, one.sequence)),
+            Self::Delivered(one) => Bytes::copy_from_slice(&delivered_key(one.place, one.priority)),
+            Self::Deliveries(one) => Bytes::copy_from_slice(&pair(one.place, one.sequence)),
+            Self::Recent(slot, _) => Bytes::copy_from_slice(&slot.to_be_bytes()),
+        }
+    }
+
     /// Adds it, whatever it is.
     pub fn put(&self, batch: &mut Batch) {
         match self {
@@ -198,6 +232,12 @@ impl Record {
             Self::Recent(slot, record) => put_recent(batch, *slot, record),
         }
     }
+}
+
+fn delivered_key(place: u64, priority: u8) -> [u8; 9] {
+    let mut key = [priority; 9];
+    key[..8].copy_from_slice(&place.to_be_bytes());
+    key
 }
 
 fn pair(first: u64, second: u64) -> [u8; 16] {
