@@ -25,6 +25,8 @@ Exit codes:
   1  something failed; standard error says what
   2  an argument or a setting is not right; nothing was started
   3  --timeout was over before all was done
+  4  a store is not as it was written
+  5  a store is in use by another process
 
 Output is plain text when it does not go to a terminal. NO_COLOR and
 TERM=dumb are obeyed; COLUMNS sets the width."
@@ -46,6 +48,8 @@ pub(super) enum Command {
     Ping(PingArguments),
     /// Look into a running broker, and change it
     Admin(AdminArguments),
+    /// Check, count, export or import a store that no broker uses
+    Store(StoreArguments),
     /// Watch credit hold back a slow consumer, all in one process
     Demo(DemoArguments),
     /// Print captured packets as text
@@ -98,7 +102,8 @@ Prints one line for each address it listens at, as in
   port mapper 127.0.0.1:7676
   service jms 127.0.0.1:41234
   service admin 127.0.0.1:41235
-and then `ready`. Messages, persistent ones too, are kept in memory only.
+and then `ready`. Persistent messages are kept in the directory of --data; without
+it they are in memory only, as all others are.
 --settings lists what can stand in the file. Attributes of destinations stand there
 as [destination] for all that are made on first use, [queue] and [topic] for those of
 one kind, [dmq] for the dead message queue, [queues.NAME] and [topics.NAME] for one
@@ -123,7 +128,8 @@ pub(super) struct BrokerArguments {
     #[arg(short, long, value_name = "HOST:PORT")]
     pub(super) admin: Option<String>,
 
-    /// Directory with the user file, made if it is missing, and locked against a second broker
+    /// Directory with the store of persistent messages and the user file, made if it is missing,
+    /// and locked against a second broker
     #[arg(short, long, value_name = "DIR")]
     pub(super) data: Option<String>,
 
@@ -281,6 +287,80 @@ pub(super) struct PingArguments {
     /// Give up if one round trip takes longer
     #[arg(short, long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub(super) timeout: Duration,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tidegate store check data
+  tidegate store export data | gzip > data.jsonl.gz
+  gunzip < data.jsonl.gz | tidegate store import other -
+
+DIR is what a broker was given with --data. A store in use is refused: stop the
+broker first. Ends with 4 if something in a store is not as it was written, and
+with 5 if the store is in use.")]
+pub(super) struct StoreArguments {
+    #[command(subcommand)]
+    pub(super) verb: StoreVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum StoreVerb {
+    /// Read everything, and say what is not as it was written
+    #[command(after_help = "\
+Reads every entry, compares its checksum and follows what it refers to. What is
+wrong is told with its place. What is left over belongs to nobody, as a crash may
+leave it; a broker removes it, and nothing is lost. With --json one object.")]
+    Check(StoreReadArguments),
+    /// Count what is there: by space, destination, subscription and transaction
+    Stats(StoreReadArguments),
+    /// Write all of it as JSON, one object a line
+    #[command(after_help = "\
+The first line says what it is, the last one how many lines of each kind there
+are; without it the export is not complete. Everything stands there once: a
+message with its header, its fields and properties in base64, and its body, as
+text if it is some. Messages can be counted with
+  tidegate store export data | jq -r '.message.of // empty' | sort | uniq -c")]
+    Export(StoreExportArguments),
+    /// Read what `export` wrote into a store that is not there yet or empty
+    #[command(after_help = "\
+Every line is checked; one that is missing, there twice or not understood ends it
+with its number. Who leaves lines out on purpose changes the last line, which
+counts them. What was imported until then is of no use and should be removed.")]
+    Import(StoreImportArguments),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct StoreReadArguments {
+    /// Directory of the store
+    #[arg(value_name = "DIR")]
+    pub(super) directory: PathBuf,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct StoreExportArguments {
+    /// Directory of the store
+    #[arg(value_name = "DIR")]
+    pub(super) directory: PathBuf,
+
+    /// Write to this file instead of standard output
+    #[arg(short, long, value_name = "PATH")]
+    pub(super) output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct StoreImportArguments {
+    /// Directory of the store, made if it is missing
+    #[arg(value_name = "DIR")]
+    pub(super) directory: PathBuf,
+
+    /// File to read; - is standard input
+    #[arg(value_name = "FILE", default_value = "-")]
+    pub(super) file: PathBuf,
 }
 
 #[derive(Debug, Args)]

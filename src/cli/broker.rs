@@ -110,6 +110,7 @@ fn settings(arguments: &BrokerArguments) -> Result<BrokerConfig, Failure> {
         ("listen", &arguments.listen),
         ("jms", &arguments.jms),
         ("admin", &arguments.admin),
+        ("data", &arguments.data),
         ("loops", &arguments.loops),
     ];
     for (name, value) in options {

@@ -11,6 +11,8 @@ use super::output::complain;
 const FAILED: u8 = 1;
 const USAGE: u8 = 2;
 const TIMED_OUT: u8 = 3;
+const CORRUPT: u8 = 4;
+const IN_USE: u8 = 5;
 
 /// Why a subcommand ends before it is done.
 #[derive(Debug)]
@@ -25,6 +27,10 @@ pub(super) enum Failure {
     Failed(String),
     /// It took longer than `--timeout` allows.
     TimedOut(String),
+    /// A store is not as it was written.
+    Corrupt(String),
+    /// A store is used by another process.
+    InUse(String),
 }
 
 impl Failure {
@@ -50,6 +56,8 @@ impl Failure {
             Self::Usage(_) => USAGE,
             Self::Failed(_) => FAILED,
             Self::TimedOut(_) => TIMED_OUT,
+            Self::Corrupt(_) => CORRUPT,
+            Self::InUse(_) => IN_USE,
         };
         complain(&format!("tidegate: {self}"));
         ExitCode::from(code)
@@ -61,7 +69,11 @@ impl fmt::Display for Failure {
         match self {
             Self::Closed => f.write_str("the reader of the output has gone away"),
             Self::UsageShown => f.write_str("the arguments were not understood"),
-            Self::Usage(text) | Self::Failed(text) | Self::TimedOut(text) => f.write_str(text),
+            Self::Usage(text)
+            | Self::Failed(text)
+            | Self::TimedOut(text)
+            | Self::Corrupt(text)
+            | Self::InUse(text) => f.write_str(text),
         }
     }
 }

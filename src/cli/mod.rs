@@ -19,6 +19,7 @@ mod receive;
 mod record;
 mod round_trip;
 mod send;
+mod store;
 mod value;
 
 use std::ffi::OsString;
@@ -63,6 +64,7 @@ fn dispatch(
             Command::Receive(arguments) => receive::run(&arguments, output),
             Command::Ping(arguments) => ping::run(&arguments, output),
             Command::Admin(arguments) => admin::run(&arguments, output),
+            Command::Store(arguments) => store::run(&arguments, output),
             Command::Demo(arguments) => demo::run(&arguments, output),
             Command::Dump(arguments) => dump::run(&arguments, output),
             Command::Attributes(arguments) => attributes::run(&arguments, output),
