@@ -41,6 +41,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "reactor",
             "broker",
             "client",
+            "store",
         ],
     ),
     ("internals", &["sync", "proto", "wire", "reactor"]),

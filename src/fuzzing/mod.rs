@@ -12,6 +12,8 @@ mod client_ops;
 mod decode_packet;
 #[cfg(feature = "broker")]
 mod selector;
+#[cfg(feature = "store-json")]
+mod store_recovery;
 
 #[cfg(feature = "broker")]
 pub use admin_ops::admin_ops;
@@ -22,6 +24,8 @@ pub use client_ops::{ClientReached, Outcomes, client_ops, client_ops_missed, cli
 pub use decode_packet::decode_packet;
 #[cfg(feature = "broker")]
 pub use selector::selector;
+#[cfg(feature = "store-json")]
+pub use store_recovery::store_recovery;
 
 #[cfg(test)]
 mod tests {
@@ -151,5 +155,11 @@ mod tests {
     #[cfg(feature = "broker")]
     fn selector_holds_for_its_seeds() {
         replay("selector", super::selector);
+    }
+
+    #[test]
+    #[cfg(feature = "store-json")]
+    fn store_recovery_holds_for_its_seeds() {
+        replay("store_recovery", super::store_recovery);
     }
 }

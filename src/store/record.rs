@@ -34,6 +34,8 @@ mod write;
 use bytes::Bytes;
 
 pub(super) use self::codec::place;
+#[cfg(all(feature = "store-json", any(test, feature = "unstable-internals")))]
+pub(crate) use self::write::put_sealed;
 pub use self::{
     read::read_message,
     write::{

@@ -175,6 +175,12 @@ pub fn put_recent(batch: &mut Batch, slot: u32, record: &RecentRecord) {
     });
 }
 
+/// Adds an entry with any fields under a right checksum.
+#[cfg(all(feature = "store-json", any(test, feature = "unstable-internals")))]
+pub(crate) fn put_sealed(batch: &mut Batch, space: Space, key: &[u8], fields: &[u8]) {
+    put(batch, space, key, |out| out.extend_from_slice(fields));
+}
+
 impl Record {
     /// The space it belongs to.
     #[must_use]
