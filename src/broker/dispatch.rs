@@ -535,7 +535,7 @@ impl State {
             if stores && !subscription.marks.let_through(&entry) {
                 subscriber.consumer.give_back(taken);
                 subscription.ready.push_front(id);
-                unmarked.get_or_insert((entry.clone(), subscriber.cursor.is_some()));
+                unmarked.get_or_insert_with(|| (entry.clone(), subscriber.cursor.is_some()));
                 if turn.stores_nothing() {
                     // It waits for the store, and holds up nothing that does not.
                     subscription.marks.stall(entry);

@@ -102,8 +102,9 @@ Prints one line for each address it listens at, as in
   port mapper 127.0.0.1:7676
   service jms 127.0.0.1:41234
   service admin 127.0.0.1:41235
-and then `ready`. Persistent messages are kept in the directory of --data; without
-it they are in memory only, as all others are.
+then where persistent messages are stored and what was found there, and then `ready`.
+With --data they are stored in that directory, and one that was acknowledged is synced
+to the disk; without it all messages are kept in memory only.
 --settings lists what can stand in the file. Attributes of destinations stand there
 as [destination] for all that are made on first use, [queue] and [topic] for those of
 one kind, [dmq] for the dead message queue, [queues.NAME] and [topics.NAME] for one
@@ -128,8 +129,8 @@ pub(super) struct BrokerArguments {
     #[arg(short, long, value_name = "HOST:PORT")]
     pub(super) admin: Option<String>,
 
-    /// Directory with the store of persistent messages and the user file, made if it is missing,
-    /// and locked against a second broker
+    /// Directory for persistent messages and the user file, made if it is missing, and locked
+    /// against a second broker
     #[arg(short, long, value_name = "DIR")]
     pub(super) data: Option<String>,
 

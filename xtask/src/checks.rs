@@ -70,6 +70,18 @@ pub fn fuzz_alone(root: &Path, target: Option<&str>, seconds: u64) -> ExitCode {
     alone(root, minutes(24 * 60), |work| run_fuzzers(work, target, seconds))
 }
 
+/// Kills a broker so often, and looks whether anything it acknowledged is lost.
+pub fn crash_alone(root: &Path, rounds: u64, seed: u64) -> ExitCode {
+    alone(root, minutes(24 * 60), |work| {
+        let mut command =
+            work.cargo(["test", "--release", "--all-features", "--test", "store_crash"]);
+        command.args(["--", "--nocapture"]);
+        command.env("TIDEGATE_CRASH_ROUNDS", rounds.to_string());
+        command.env("TIDEGATE_CRASH_SEED", seed.to_string());
+        work.run(&mut command).map(drop)
+    })
+}
+
 fn alone(
     root: &Path,
     limit: Duration,

@@ -25,6 +25,9 @@ The project's own commands.
 cargo xtask test [--quick]           every check; --quick: format, lint and tests only
 cargo xtask loom [FILTER]            the models, and how many executions each explored
 cargo xtask bench NAME [ARG ...]     one bench: cores, codec, broker, client, loopback
+cargo xtask crash [--rounds N] [--seed S]
+                                     kills a broker N times with the same store and looks whether
+                                     anything it acknowledged is lost; 500 rounds, seed 1
 cargo xtask fuzz [TARGET] [--seconds N]
                                      every fuzz target, or one; 10 seconds each by default
 cargo xtask help                     this text
@@ -45,6 +48,10 @@ fn main() -> ExitCode {
         ["bench", name, rest @ ..] if !name.starts_with('-') => {
             checks::bench_alone(&root, name, rest)
         }
+        ["crash", rest @ ..] => match crash_arguments(rest) {
+            Ok((rounds, seed)) => checks::crash_alone(&root, rounds, seed),
+            Err(problem) => usage(&problem),
+        },
         ["fuzz", rest @ ..] => match fuzz_arguments(rest) {
             Ok((target, seconds)) => checks::fuzz_alone(&root, target, seconds),
             Err(problem) => usage(&problem),
@@ -67,6 +74,20 @@ fn root() -> PathBuf {
 fn usage(problem: &str) -> ExitCode {
     runner::complain(&format!("xtask: {problem}\n\n{}", HELP.trim_end()));
     ExitCode::from(2)
+}
+
+fn crash_arguments(words: &[&str]) -> Result<(u64, u64), String> {
+    let (mut rounds, mut seed) = (500, 1);
+    for pair in words.chunks(2) {
+        let [name, value] = pair else { return Err(format!("{} needs a number", pair[0])) };
+        let number = value.parse().map_err(|_| format!("{name} {value}: not a number"))?;
+        match *name {
+            "--rounds" => rounds = number,
+            "--seed" => seed = number,
+            _ => return Err(format!("not understood: {name}")),
+        }
+    }
+    Ok((rounds, seed))
 }
 
 fn fuzz_arguments<'a>(words: &[&'a str]) -> Result<(Option<&'a str>, u64), String> {

@@ -1,8 +1,11 @@
 //! The broker as a whole: its settings, services and counters, and its end.
 
-use crate::wire::{
-    Status, VERSION,
-    java::{JavaObject, TableClass},
+use crate::{
+    sync::{AtomicU64, Ordering},
+    wire::{
+        Status, VERSION,
+        java::{JavaObject, TableClass},
+    },
 };
 
 use super::{
@@ -84,7 +87,35 @@ fn counters(turn: &Turn<'_>) -> Vec<(String, JavaObject)> {
         ("expired", count(stats.expired_count())),
         ("violations", count(stats.violations())),
     ];
-    entries.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    let entries = entries.into_iter().chain(store_counters(turn));
+    entries.map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// How the store does. A checkpoint is one commit with its sync; times are in microseconds.
+fn store_counters(turn: &Turn<'_>) -> Vec<(&'static str, JavaObject)> {
+    let Some(persist) = &turn.shared.persist else { return vec![("store", "none".into())] };
+    let count = |value: &AtomicU64| {
+        // Relaxed: statistics.
+        JavaObject::from(i64::try_from(value.load(Ordering::Relaxed)).unwrap_or(i64::MAX))
+    };
+    let counts = &persist.counts;
+    let state = match persist.reason() {
+        None => "working".to_owned(),
+        Some(reason) => format!("refusing: {reason}"),
+    };
+    vec![
+        ("store", persist.description.as_str().into()),
+        ("store_state", state.into()),
+        ("store_stressed", i32::from(persist.stress.is_stressed()).into()),
+        ("store_alarms", count(&counts.alarms)),
+        ("checkpoints", count(&counts.commits)),
+        ("checkpoint_changes", count(&counts.changes)),
+        ("checkpoint_bytes", count(&counts.bytes)),
+        ("checkpoint_last_us", count(&counts.last_us)),
+        ("checkpoint_p50_us", count(&counts.median_us)),
+        ("checkpoint_p99_us", count(&counts.p99_us)),
+        ("checkpoint_max_us", count(&counts.longest_us)),
+    ]
 }
 
 /// The counters. The reference's tools know them as objects of a class whose fields are not known;

@@ -123,10 +123,10 @@ fn go_on(then: Vec<Done>, mut puts: VecDeque<(Vec<Copy>, bool)>, turn: &mut Turn
 /// its consumers.
 fn fail(id: i64, then: Vec<Done>, reason: &Unstored, turn: &mut Turn<'_>) {
     let (status, reason) = refused(reason);
-    let undone = then.into_iter().filter_map(|effect| match effect {
-        Effect::Produce { destination, message } => Some(Effect::Drop(message, destination)),
+    let undone = then.into_iter().map(|effect| match effect {
+        Effect::Produce { destination, message } => Effect::Drop(message, destination),
         Effect::Settle { destination, id, .. } => {
-            Some(Effect::Settle { destination, id, outcome: Outcome::undone(false) })
+            Effect::Settle { destination, id, outcome: Outcome::undone(false) }
         }
         Effect::Reply { to, reply } => {
             let reply = TxReply {
@@ -134,9 +134,9 @@ fn fail(id: i64, then: Vec<Done>, reason: &Unstored, turn: &mut Turn<'_>) {
                 reason: Some(format!("what became of transaction {id} is not known: {reason}")),
                 ..reply
             };
-            Some(Effect::Reply { to, reply })
+            Effect::Reply { to, reply }
         }
-        other => Some(other),
+        other => other,
     });
     let undone: Vec<Done> = undone.collect();
     turn.transact(Transact::Doubtful { id });

@@ -19,7 +19,7 @@ use crate::{
         },
     },
     sync::{Ordering, Plain},
-    throttle::StressMonitor,
+    throttle::{StressChange, StressMonitor},
     wire::{Flags, Packet},
 };
 
@@ -37,6 +37,9 @@ use super::{
 
 /// How many of the latest batches are remembered by their messages' ids.
 const RECENT_BATCHES: u64 = 4096;
+
+/// Percentiles are counted anew after so many commits.
+const PERCENTILES_EVERY: u64 = 64;
 
 /// How soon a lost store is tried again.
 const REVIVE_EVERY: Duration = Duration::from_millis(250);
@@ -58,6 +61,10 @@ pub(in crate::broker) struct Committer {
     bounds: Bounds,
     monitor: StressMonitor,
     waiting: VecDeque<Unit>,
+    /// What waits, and since when, if a batch is to wait for more.
+    weight: (usize, u64),
+    waiting_since: Option<Instant>,
+    delay: Duration,
     batch: Batch,
     next_batch: u64,
     next_sequence: u64,
@@ -106,6 +113,9 @@ impl Committer {
             bounds: Bounds { changes, bytes },
             monitor,
             waiting: VecDeque::new(),
+            weight: (0, 0),
+            waiting_since: None,
+            delay: config.batch_delay,
             batch: Batch::default(),
             next_batch: position.batch + 1,
             next_sequence: position.sequence + 1,
@@ -119,7 +129,24 @@ impl Committer {
 
     /// Takes units, to be committed behind those before.
     pub(in crate::broker) fn take(&mut self, units: Vec<Unit>) {
+        if !self.delay.is_zero() {
+            for unit in &units {
+                let (changes, bytes) = unit.ops.weight();
+                self.weight = (self.weight.0 + changes, self.weight.1 + bytes);
+            }
+        }
         self.waiting.extend(units);
+    }
+
+    /// How long what waits goes on waiting for more; `None`: no longer.
+    fn waits_for_more(&mut self, now: Instant) -> Option<Duration> {
+        if self.delay.is_zero() || self.waiting.is_empty() {
+            return None;
+        }
+        let since = *self.waiting_since.get_or_insert(now);
+        let left = self.delay.checked_sub(now.duration_since(since)).filter(|left| !left.is_zero());
+        let (changes, bytes) = self.weight;
+        left.filter(|_| changes < self.bounds.changes && bytes < self.bounds.bytes)
     }
 
     /// Whether anything waits that can be done now.
@@ -144,6 +171,8 @@ impl Committer {
                 return self.refuse_waiting(&reason, turn);
             }
         }
+        self.weight = (0, 0);
+        self.waiting_since = None;
         let units = self.gather(turn.wall_ms);
         if self.batch.is_empty() {
             return complete(units, &Ok(()), turn);
@@ -405,7 +434,7 @@ impl Committer {
             self.unsynced_since = Some(ended);
         }
         let took = ended.duration_since(began);
-        self.monitor.observe(took);
+        let change = self.monitor.observe(took);
         let Some(persist) = &shared.persist else { return };
         // Relaxed: statistics with one writer.
         let counts = &persist.counts;
@@ -413,6 +442,26 @@ impl Committer {
         counts.commits.fetch_add(1, Ordering::Relaxed);
         counts.changes.fetch_add(self.batch.len() as u64, Ordering::Relaxed);
         counts.bytes.fetch_add(self.batch.size() as u64, Ordering::Relaxed);
+        match change {
+            Some(StressChange::Stressed { duration, limit, .. }) => {
+                counts.alarms.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(
+                    ?duration,
+                    ?limit,
+                    "the store is stressed: a checkpoint took too long"
+                );
+            }
+            Some(_) => tracing::info!("the store is calm again"),
+            None => {}
+        }
+        // Sorting the latest ones costs as much as some messages do.
+        if counts.commits.load(Ordering::Relaxed) % PERCENTILES_EVERY == 0 {
+            for (percent, into) in [(50, &counts.median_us), (99, &counts.p99_us)] {
+                let time = self.monitor.percentile(percent).unwrap_or_default();
+                let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+                into.store(us, Ordering::Relaxed);
+            }
+        }
         counts.last_us.store(us, Ordering::Relaxed);
         counts.longest_us.fetch_max(us, Ordering::Relaxed);
     }
@@ -485,19 +534,22 @@ impl Handler for CommitLoop {
     fn begin_turn(&mut self, _: &mut Io) {}
 
     fn end_turn(&mut self, io: &mut Io) -> Next {
-        let Self { side, committer, .. } = self;
+        let Self { side, committer, closing, .. } = self;
         let mut turn = side.turn(io);
-        committer.commit(&mut || io.clock(), &mut turn);
+        let more = committer.waits_for_more(io.now()).filter(|_| !*closing);
+        if more.is_none() {
+            committer.commit(&mut || io.clock(), &mut turn);
+        }
         let tend = committer.tend(io.now(), &mut turn);
         turn.finish();
-        if self.committer.has_work() || self.side.has_work() {
+        if more.is_none() && self.committer.has_work() || self.side.has_work() {
             return Next::Again;
         }
         if self.closing {
             self.committer.close();
             return Next::Stop;
         }
-        self.side.set_clock(io, tend);
+        self.side.set_clock(io, [tend, more].into_iter().flatten().min());
         // Whoever is served now is likely to send the next message soon.
         Next::Wait { answer_due: true }
     }

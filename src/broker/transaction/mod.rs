@@ -498,11 +498,11 @@ impl<D: Clone + PartialEq, M: Clone, R> Table<D, M, R> {
         request: &TransactionRequest,
         is_stored: impl Fn(&D, &M) -> bool,
     ) -> bool {
-        let target = match request {
-            TransactionRequest::Prepare { target, .. }
-            | TransactionRequest::Commit { target, .. }
-            | TransactionRequest::Rollback(Rollback { target, .. }) => target,
-            _ => return false,
+        let (TransactionRequest::Prepare { target, .. }
+        | TransactionRequest::Commit { target, .. }
+        | TransactionRequest::Rollback(Rollback { target, .. })) = request
+        else {
+            return false;
         };
         let open = self.find(connection, target).and_then(|id| self.open.get(&id));
         let is_undone = matches!(request, TransactionRequest::Rollback(_));

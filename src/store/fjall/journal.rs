@@ -81,7 +81,8 @@ impl Journals {
         };
         for file in listed {
             let path = file?.path();
-            let number = path.extension().filter(|end| *end == "jnl").and(path.file_stem());
+            let is_journal = path.extension().is_some_and(|end| end == "jnl");
+            let number = path.file_stem().filter(|_| is_journal);
             if let Some(number) = number.and_then(|stem| stem.to_str()?.parse().ok()) {
                 files.push((number, path));
             }
