@@ -55,6 +55,8 @@
 //!   (YugabyteDB: `ALTER ROLE … SET yb_use_hash_splitting_by_default = off`): entries are read in order.
 //! - The role may create tables in its first schema, or finds them there.
 //!
+//! - What stands between, if anything, gives each session a connection of its own for all of its time.
+//!
 //! Not used: locks that a session takes, notifications, procedures, triggers, types of its own.
 //!
 //! # Not here
@@ -79,7 +81,7 @@ use self::{
     changes::{Changes, collapse},
     database::{Database, Session},
     fault::{Fault, Kind},
-    lease::{Claim, Held},
+    lease::{Claim, Held, Row},
     read::{Entries, Reader},
     sql::{Prepared, Step},
 };
@@ -173,10 +175,15 @@ impl PostgresStore {
         })?;
         let place = place_of(&config);
         let brief = settings.lease / 3;
-        let connect = config.get_connect_timeout().map_or(brief, |own| brief.min(*own));
+        // Where several are named, there is time left for the others when one does not answer.
+        let hosts = config.get_hosts().len().max(config.get_hostaddrs().len()).max(1);
+        let each = brief / u32::try_from(hosts).unwrap_or(u32::MAX);
+        let connect = config.get_connect_timeout().map_or(each, |own| each.min(*own));
+        // The system counts these in seconds, and refuses none.
+        let idle = brief.max(Duration::from_secs(1));
         config
-            .keepalives_idle(brief)
-            .keepalives_interval(brief)
+            .keepalives_idle(idle)
+            .keepalives_interval(idle)
             .keepalives_retries(2)
             .tcp_user_timeout(settings.lease)
             .connect_timeout(connect);
@@ -215,19 +222,19 @@ impl PostgresStore {
     pub fn acquire(&mut self, mut wait: Wait<'_>) -> Result<u64, StoreError> {
         let mut told = String::new();
         loop {
-            let (reason, error) = match self.try_acquire() {
+            let (why, error) = match self.try_acquire() {
                 Ok(Ok(fence)) => return Ok(fence),
-                Ok(Err(holder)) => {
-                    let place = format!("{} ({holder})", self.place);
-                    (holder, StoreError::InUse { place })
+                Ok(Err(row)) => {
+                    let place = format!("{} ({})", self.place, row.held_by());
+                    (format!("{} has it", row.holder), StoreError::InUse { place })
                 }
                 Err(error @ StoreError::Lost { .. }) => (error.to_string(), error),
                 Err(error) => return Err(error),
             };
             let Wait::Until(stop) = &mut wait else { return Err(error) };
-            if reason != told {
-                tracing::info!(place = %self.place, "waiting for the lease: {reason}");
-                told = reason;
+            if why != told {
+                tracing::info!(place = %self.place, "waiting for the lease: {why}");
+                told = why;
             }
             let rest = self.rest();
             if self.database.wait(rest, stop.as_mut()).is_some() {
@@ -236,31 +243,41 @@ impl PostgresStore {
         }
     }
 
-    /// Takes the lease if it is free; otherwise says who has it.
-    fn try_acquire(&mut self) -> Result<Result<u64, String>, StoreError> {
+    /// Takes the lease if it is free; otherwise what its row says.
+    fn try_acquire(&mut self) -> Result<Result<u64, Row>, StoreError> {
         const ACTION: &str = "taking the lease";
         let within = self.brief();
         if !self.database.is_connected() {
             self.reconnect().map_err(|fault| fault.into_error(ACTION, &self.place))?;
         }
-        self.check_version(ACTION)?;
-        let row = lease::read(&mut self.database, within);
-        let row = row.map_err(|fault| fault.into_error(ACTION, &self.place))?;
-        if !row.is_over && row.token != self.token {
-            return Ok(Err(row.held_by()));
+        loop {
+            self.check_version(ACTION)?;
+            let row = lease::read(&mut self.database, within);
+            let row = row.map_err(|fault| fault.into_error(ACTION, &self.place))?;
+            if !row.is_over && row.token != self.token {
+                return Ok(Err(row));
+            }
+            let taken = self.take(Claim::IfOver);
+            let taken = taken.map_err(|fault| fault.into_error(ACTION, &self.place))?;
+            // Somebody else may have been faster; the row says who.
+            let Some(held) = taken else { continue };
+            self.held = Some(held);
+            self.in_doubt = None;
+            self.migrate().inspect_err(|_| self.give_back())?;
+            return Ok(Ok(u64::try_from(held.fence).unwrap_or(0)));
         }
-        let taken = self.take(Claim::IfOver);
-        let taken = taken.map_err(|fault| fault.into_error(ACTION, &self.place))?;
-        let Some(held) = taken else { return Ok(Err("somebody else was faster".into())) };
-        self.held = Some(held);
-        self.in_doubt = None;
-        let version = self.check_version(ACTION).inspect_err(|_| self.give_back())?;
-        schema::migrate(&mut self.database, version, within)
-            .map_err(|fault| fault.into_error("making the tables", &self.place))?;
-        Ok(Ok(u64::try_from(held.fence).unwrap_or(0)))
     }
 
-    /// A third of the lease and less: two brokers that wait do not look at the same time.
+    /// Makes the tables what this version wants them to be, if no newer one has been there.
+    fn migrate(&mut self) -> Result<(), StoreError> {
+        const ACTION: &str = "making the tables";
+        let version = self.check_version(ACTION)?;
+        let within = self.brief();
+        schema::migrate(&mut self.database, version, within)
+            .map_err(|fault| fault.into_error(ACTION, &self.place))
+    }
+
+    /// A quarter of the lease and less: two brokers that wait do not look at the same time.
     fn rest(&self) -> Duration {
         let longest = (self.settings.lease / 4).min(LOOK_EVERY_MAX);
         let mut random = [0; 1];
@@ -302,6 +319,12 @@ impl PostgresStore {
         let taken =
             tried(|| lease::take(&mut self.database, claim, holder, &self.token, *lease, within))?;
         Ok(taken.map(|(fence, last)| Held { fence, last, renewed }))
+    }
+
+    /// Gives the lease back; whether this fence still counted.
+    fn release(&mut self, fence: i64) -> Result<bool, Fault> {
+        let within = self.brief();
+        tried(|| lease::release(&mut self.database, fence, within))
     }
 
     /// Gives the lease back if that can be done soon.
@@ -590,14 +613,17 @@ impl MessageStore for PostgresStore {
     }
 
     fn close(&mut self) -> Result<(), StoreError> {
+        const ACTION: &str = "giving the lease back";
         let Some(Held { fence, .. }) = self.held.take() else { return Ok(()) };
-        let within = self.brief();
-        let released = tried(|| lease::release(&mut self.database, fence, within));
-        let released = released.map_err(|fault| self.error("giving the lease back", fault));
+        let mut released = self.release(fence);
+        if released.as_ref().is_err_and(|fault| fault.kind == Kind::Lost) {
+            // Once more, as whoever waits would wait for the end of the lease.
+            released = self.reconnect().and_then(|()| self.release(fence));
+        }
         let result = match released {
             Ok(true) => Ok(()),
             Ok(false) => Err(self.fenced(fence)),
-            Err(error) => Err(error),
+            Err(fault) => Err(fault.into_error(ACTION, &self.place)),
         };
         self.database.disconnect();
         result

@@ -126,6 +126,13 @@ impl Server {
         }
     }
 
+    /// Processes that serve connections which say that they are this application's.
+    pub fn serving(&self, application: &str) -> Vec<u32> {
+        let sql = "SELECT pid FROM pg_stat_activity WHERE application_name = $1";
+        let rows = self.client("postgres").query(sql, &[&application]).unwrap();
+        rows.iter().map(|row| u32::try_from(row.get::<_, i32>(0)).unwrap()).collect()
+    }
+
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
@@ -229,7 +236,8 @@ fn free_address() -> SocketAddr {
     TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap()
 }
 
-fn signal(name: &str, process: u32) {
+/// Sends `STOP`, `CONT` or another signal to a process of a server.
+pub fn signal(name: &str, process: u32) {
     let _gone = Command::new("kill")
         .args([&format!("-{name}"), &process.to_string()])
         .stderr(Stdio::null())

@@ -9,6 +9,7 @@ use crate::store::StoreError;
 /// Codes in which the place matters. PostgreSQL, appendix A.
 pub(super) const UNIQUE_VIOLATION: &str = "23505";
 pub(super) const DUPLICATE_TABLE: &str = "42P07";
+pub(super) const DUPLICATE_OBJECT: &str = "42710";
 pub(super) const UNDEFINED_TABLE: &str = "42P01";
 pub(super) const UNDEFINED_OBJECT: &str = "42704";
 const COMPLETION_UNKNOWN: &str = "40003";

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::{
     database::Database,
-    fault::{DUPLICATE_TABLE, Fault, Kind, UNDEFINED_TABLE, UNIQUE_VIOLATION},
+    fault::{DUPLICATE_OBJECT, DUPLICATE_TABLE, Fault, Kind, UNDEFINED_TABLE, UNIQUE_VIOLATION},
 };
 
 /// How often the first tables are tried, if others make them at the same time.
@@ -60,9 +60,9 @@ pub(super) fn bootstrap(database: &mut Database, within: Duration) -> Result<(),
 }
 
 fn is_race(fault: &Fault) -> bool {
-    fault.kind == Kind::Conflict
-        || fault.has_code(UNIQUE_VIOLATION)
-        || fault.has_code(DUPLICATE_TABLE)
+    // A table is an entry in several catalogues, and each of them may be the one that is met.
+    let codes = [UNIQUE_VIOLATION, DUPLICATE_TABLE, DUPLICATE_OBJECT];
+    fault.kind == Kind::Conflict || codes.iter().any(|code| fault.has_code(code))
 }
 
 fn has_lease(database: &mut Database, within: Duration) -> Result<bool, Fault> {
