@@ -14,13 +14,14 @@ use std::time::Duration;
 
 use crate::support::Canary;
 use crate::{
-    buffer, demand, gate, helm, holders, lanes, mailbox, outlet, pipe, pool_shared, pool_slot,
-    pool_turn, replies, snapshot, throttle, waiting, watch, window,
+    buffer, commit, demand, gate, helm, holders, lanes, mailbox, outlet, pipe, pool_shared,
+    pool_slot, pool_turn, replies, snapshot, throttle, waiting, watch, window,
 };
 
 /// Every canary: a file of models adds its own table here.
 fn canaries() -> impl Iterator<Item = &'static Canary> {
     [
+        commit::CANARIES,
         demand::CANARIES,
         gate::CANARIES,
         helm::CANARIES,

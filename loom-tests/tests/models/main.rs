@@ -3,6 +3,7 @@
 
 mod buffer;
 mod canaries;
+mod commit;
 mod demand;
 mod gate;
 mod helm;
