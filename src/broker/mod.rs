@@ -9,9 +9,10 @@
 //! # Ok::<(), tidegate::broker::StartError>(())
 //! ```
 //!
-//! Queues and topics live in memory: so do messages that are sent as persistent, and a restart
+//! Persistent messages are stored in the directory of [`BrokerBuilder::data`], or in the store of
+//! [`BrokerBuilder::start_with`]; without either they live in memory as all others do, and a restart
 //! loses them. A message that was delivered and not acknowledged comes back, flagged, when its
-//! connection dies.
+//! connection dies, or the broker does.
 
 #![forbid(unsafe_code)]
 

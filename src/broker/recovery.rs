@@ -124,7 +124,12 @@ impl<'a, 't> Recoverer<'a, 't> {
 
     fn take(&mut self, entry: &StoreEntry) -> Result<(), StoreError> {
         let corrupt = |reason: String| StoreError::corrupt(entry.space, &entry.key, reason);
-        match Record::decode(entry)? {
+        let record = Record::decode(entry)?;
+        if self.is_new && !matches!(record, Record::Format(_)) {
+            // The format sorts first. An import writes it last.
+            return Err(corrupt("the store has no format: an import was broken off".into()));
+        }
+        match record {
             Record::Format(FORMAT) => self.is_new = false,
             Record::Format(found) => return Err(StoreError::Format { found, known: FORMAT }),
             Record::Destination(record) => self.destination(&record).map_err(corrupt)?,
