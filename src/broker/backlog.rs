@@ -3,18 +3,37 @@
 //! Higher priority first, then by arrival. A message that comes back takes the place it had. One
 //! that is taken out of the middle leaves an empty place, which goes when its lane is mostly that.
 //!
+//! A stored message may wait without its body, which is in the store then. Whatever needs no body
+//! works all the same: counts, limits, expiry, removal. Whoever needs one is told at which place it is
+//! missing, has it fetched, and goes on when it is there. Bodies that were fetched for a search and
+//! not taken go again as others come.
+//!
 //! # Invariants
 //! - Each lane ascends by order, empty places included.
 //! - Every waiting message that expires has at least one entry in `expiring`.
 
+mod item;
+mod lane;
+#[cfg(test)]
+mod model;
+mod place;
+#[cfg(test)]
+mod tests;
+
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque},
+    collections::{BTreeMap, BinaryHeap, VecDeque},
+    num::NonZeroU64,
 };
 
-use crate::sync::Arc;
+use crate::{sync::Arc, wire::Packet};
 
-use super::stored::Stored;
+use self::lane::{Lane, Slot};
+pub(super) use self::{
+    item::{Entry, Item, Stub},
+    place::{Cursor, Place},
+};
+use super::stored::{Share, Stored};
 
 /// Priorities on the wire are 0 to 9; larger numbers count as 9.
 const PRIORITIES: usize = 10;
@@ -22,107 +41,39 @@ const PRIORITIES: usize = 10;
 /// A lane, or the list of expirations, is tidied up only from this length on.
 const TIDY_FROM: usize = 64;
 
-/// Most places that are looked at again one by one; beyond that, everything behind the first is.
-const AGAIN_MAX: usize = 1024;
+/// Bodies that were fetched and may be here at a time, and their bytes; one may be larger.
+const FETCHED_MAX: usize = 1024;
+const FETCHED_BYTES_MAX: u64 = 4 << 20;
 
-/// One message of one queue or subscription.
-#[derive(Debug, Clone)]
-pub(super) struct Entry {
-    /// The message itself, shared between subscriptions.
-    pub message: Arc<Stored>,
-    /// When it arrived at this destination: ascending.
-    pub order: u64,
-    /// How often it has been delivered and counts as seen.
-    pub deliveries: u32,
-}
-
-/// Where a message waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
-    lane: usize,
-    order: u64,
-}
-
-impl Place {
-    /// The place of a message of this priority and order.
-    pub(super) fn of(entry: &Entry) -> Self {
-        Self { lane: lane(&entry.message), order: entry.order }
-    }
-
-    /// Sorts as a browser sees them: higher priority first, then by arrival.
-    pub(super) const fn rank(self) -> (usize, u64) {
-        (PRIORITIES - self.lane, self.order)
-    }
-}
-
-/// How far somebody has looked through the waiting messages: in each lane, everything before an
-/// order has been looked at, but for what came back there since.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Cursor {
-    seen: [u64; PRIORITIES],
-    again: BTreeSet<Place>,
-}
-
-impl Cursor {
-    /// Has the message at this place looked at again.
-    pub(super) fn look_again(&mut self, place: Place) {
-        if place.order >= self.seen[place.lane] {
-            return;
-        }
-        self.again.insert(place);
-        if self.again.len() > AGAIN_MAX {
-            for place in std::mem::take(&mut self.again) {
-                let seen = &mut self.seen[place.lane];
-                *seen = place.order.min(*seen);
-            }
-        }
-    }
-
-    /// The first place of a lane that is to be looked at again.
-    fn next_again(&mut self, lane: usize) -> Option<u64> {
-        let all = Place { lane, order: 0 }..=Place { lane, order: u64::MAX };
-        let first = *self.again.range(all).next()?;
-        self.again.remove(&first);
-        Some(first.order)
-    }
-}
-
+/// What was found by somebody who needs the body.
 #[derive(Debug)]
-struct Slot {
-    order: u64,
-    deliveries: u32,
-    /// `None`: an empty place.
-    message: Option<Arc<Stored>>,
+pub(super) enum Found {
+    /// Nothing.
+    Nothing,
+    /// A message, which waits no longer.
+    Entry(Entry),
+    /// The next one to look at, here, has its body in the store.
+    Cold(Place),
 }
 
-#[derive(Debug, Default)]
-struct Lane {
-    slots: VecDeque<Slot>,
-    live: usize,
+/// Why somebody who looks through what waits has stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// All have been shown, or enough.
+    Done,
+    /// The budget is used up.
+    Budget,
+    /// The next one has its body in the store.
+    Cold(Place),
 }
 
-impl Lane {
-    fn find(&self, order: u64) -> Option<usize> {
-        self.slots.binary_search_by_key(&order, |slot| slot.order).ok()
-    }
-
-    fn from(&self, order: u64) -> usize {
-        self.slots.partition_point(|slot| slot.order < order)
-    }
-
-    fn take(&mut self, at: usize) -> Option<Entry> {
-        let slot = self.slots.get_mut(at)?;
-        let message = slot.message.take()?;
-        let entry = Entry { message, order: slot.order, deliveries: slot.deliveries };
-        self.live -= 1;
-        while self.slots.front().is_some_and(|slot| slot.message.is_none()) {
-            self.slots.pop_front();
-        }
-        if self.slots.len() > TIDY_FROM && self.slots.len() > 2 * self.live {
-            self.slots.retain(|slot| slot.message.is_some());
-        }
-        Some(entry)
-    }
+/// A body to be fetched: its message's place here and in the store.
+#[derive(Debug, Clone)]
+pub(super) struct Missing {
+    pub place: Place,
+    pub sequence: NonZeroU64,
+    /// What its subscriptions share, if it was sent to a topic.
+    pub share: Option<Arc<Share>>,
 }
 
 /// Waiting messages.
@@ -136,74 +87,143 @@ pub(super) struct Backlog {
     len: usize,
     /// When waiting messages expire. Those that left in time still stand here for a while.
     expiring: BinaryHeap<Reverse<(i64, Place)>>,
-    delayed: BTreeMap<(i64, u64), Entry>,
+    delayed: BTreeMap<(i64, u64), Item>,
+    /// Places to which bodies were fetched, the oldest first, with their sequences and sizes.
+    fetched: VecDeque<(Place, NonZeroU64, u64)>,
+    fetched_bytes: u64,
+    cold: usize,
+    here_bytes: u64,
+    away_bytes: i64,
+    /// What is here waits elsewhere, and is counted there.
+    is_list: bool,
 }
 
 impl Backlog {
+    /// A list of messages that wait elsewhere.
+    pub(super) fn list() -> Self {
+        Self { is_list: true, ..Self::default() }
+    }
+
     /// Adds a message that has just arrived.
-    pub(super) fn push(&mut self, entry: Entry) {
-        self.insert(entry, |lane, slot| lane.slots.push_back(slot));
+    pub(super) fn push(&mut self, item: Item) {
+        let lane = self.insert(&item);
+        self.lanes[lane].push(item.into());
     }
 
     /// Puts a message back where it was.
-    pub(super) fn restore(&mut self, entry: Entry) {
-        self.insert(entry, |lane, slot| {
-            // What comes back is older than almost everything that waits.
-            let at = lane.from(slot.order);
-            match lane.slots.get_mut(at) {
-                Some(place) if place.order == slot.order => *place = slot,
-                _ => lane.slots.insert(at, slot),
-            }
-        });
+    pub(super) fn restore(&mut self, item: Item) {
+        let lane = self.insert(&item);
+        self.lanes[lane].restore(item.into());
     }
 
-    fn insert(&mut self, entry: Entry, put: impl FnOnce(&mut Lane, Slot)) {
-        let place = Place::of(&entry);
-        let expiration = entry.message.expires;
-        if expiration > 0 {
-            self.note_expiration(expiration, place);
+    fn insert(&mut self, item: &Item) -> usize {
+        self.account_in(item);
+        let (place, expires) = (item.place(), item.expires());
+        if expires > 0 {
+            self.note_expiration(expires, place);
         }
-        self.filled |= 1 << place.lane;
+        self.filled |= 1 << place.lane();
         self.len += 1;
-        let Entry { message, order, deliveries } = entry;
-        let lane = &mut self.lanes[place.lane];
-        lane.live += 1;
-        put(lane, Slot { order, deliveries, message: Some(message) });
+        place.lane()
     }
 
     fn note_expiration(&mut self, expiration: i64, place: Place) {
         if self.expiring.len() > TIDY_FROM && self.expiring.len() > 2 * self.len {
             let lanes = &self.lanes;
             self.expiring.retain(|Reverse((_, place))| {
-                let lane = &lanes[place.lane];
-                lane.find(place.order).is_some_and(|at| lane.slots[at].message.is_some())
+                let lane = &lanes[place.lane()];
+                lane.find(place.order()).is_some_and(|at| !lane.slots[at].is_empty())
             });
         }
         self.expiring.push(Reverse((expiration, place)));
     }
 
+    fn account_in(&mut self, item: &Item) {
+        match item {
+            Item::Here(Entry { message, .. }) if message.sequence() == 0 => {}
+            Item::Here(_) | Item::Away(_) if self.is_list => {}
+            Item::Here(entry) => self.here_bytes += entry.message.bytes(),
+            Item::Away(stub) => {
+                self.cold += 1;
+                if stub.share.as_ref().is_none_or(|share| share.drop_body()) {
+                    self.away_bytes += i64::from(stub.bytes);
+                }
+            }
+        }
+    }
+
+    fn account_out(&mut self, item: &Item) {
+        match item {
+            Item::Here(Entry { message, .. }) if message.sequence() == 0 => {}
+            Item::Here(_) | Item::Away(_) if self.is_list => {}
+            Item::Here(entry) => self.here_bytes -= entry.message.bytes(),
+            Item::Away(stub) => {
+                self.cold -= 1;
+                // Of what is shared, the last holder says that it is gone.
+                if stub.share.is_none() {
+                    self.away_bytes -= i64::from(stub.bytes);
+                }
+            }
+        }
+    }
+
     /// The greatest sequence in the store among the next messages of a priority, so many at the most.
     pub(super) fn sequence_ahead(&self, priority: u8, count: usize) -> u64 {
         let lane = usize::from(priority).min(PRIORITIES - 1);
-        let waiting = self.lanes[lane].slots.iter().filter_map(|slot| slot.message.as_ref());
-        waiting.take(count).map(|message| message.sequence()).max().unwrap_or(0)
+        let waiting = self.lanes[lane].slots.iter().filter(|slot| !slot.is_empty());
+        waiting.take(count).map(Slot::sequence).max().unwrap_or(0)
     }
 
     /// Takes the next message.
-    pub(super) fn pop(&mut self) -> Option<Entry> {
-        let at = self.highest()?;
+    pub(super) fn pop(&mut self) -> Found {
+        let Some(at) = self.highest() else { return Found::Nothing };
         // The first place of a lane is never an empty one.
-        let entry = self.lanes[at].take(0);
-        self.account(at, entry.as_ref());
-        entry
+        if let Some(Slot::Away(stub)) = self.lanes[at].slots.front() {
+            return Found::Cold(stub.place());
+        }
+        self.take_found(at, 0)
     }
 
     /// Takes the message at this place, if it still waits there.
-    pub(super) fn take(&mut self, place: Place) -> Option<Entry> {
-        let lane = &mut self.lanes[place.lane];
-        let entry = lane.find(place.order).and_then(|at| lane.take(at));
-        self.account(place.lane, entry.as_ref());
-        entry
+    pub(super) fn take(&mut self, place: Place) -> Option<Item> {
+        let at = self.lanes[place.lane()].find(place.order())?;
+        self.remove(place.lane(), at)
+    }
+
+    /// Takes the message without a body at this place, if it is that.
+    pub(super) fn take_cold(&mut self, place: Place, sequence: NonZeroU64) -> Option<Stub> {
+        self.cold_at(place).filter(|stub| stub.sequence == sequence)?;
+        match self.take(place)? {
+            Item::Away(stub) => Some(stub),
+            Item::Here(_) => None,
+        }
+    }
+
+    /// What is known of the message without a body at this place.
+    pub(super) fn cold_at(&self, place: Place) -> Option<&Stub> {
+        let lane = &self.lanes[place.lane()];
+        match lane.slots.get(lane.find(place.order())?)? {
+            Slot::Away(stub) => Some(stub),
+            Slot::Here { .. } => None,
+        }
+    }
+
+    fn remove(&mut self, lane: usize, at: usize) -> Option<Item> {
+        let item = self.lanes[lane].take(at)?;
+        self.account_out(&item);
+        self.len -= 1;
+        if self.lanes[lane].live == 0 {
+            self.lanes[lane].slots.clear();
+            self.filled &= !(1 << lane);
+        }
+        Some(item)
+    }
+
+    fn take_found(&mut self, lane: usize, at: usize) -> Found {
+        match self.remove(lane, at) {
+            Some(Item::Here(entry)) => Found::Entry(entry),
+            Some(Item::Away(_)) | None => Found::Nothing,
+        }
     }
 
     /// Takes the first message from the cursor on that `matches`, and moves the cursor behind what
@@ -213,57 +233,57 @@ impl Backlog {
         cursor: &mut Cursor,
         budget: &mut usize,
         matches: impl Fn(&Stored) -> bool,
-    ) -> Option<Entry> {
+    ) -> Found {
         for at in (0..PRIORITIES).rev().filter(|at| self.filled & 1 << at != 0) {
-            let lane = &mut self.lanes[at];
+            let lane = &self.lanes[at];
             while *budget > 0
                 && let Some(order) = cursor.next_again(at)
             {
                 *budget -= 1;
-                let place = lane.find(order).filter(|&index| {
-                    lane.slots[index].message.as_ref().is_some_and(|message| matches(message))
-                });
-                if let Some(index) = place {
-                    let entry = lane.take(index);
-                    self.account(at, entry.as_ref());
-                    return entry;
+                let Some(index) = lane.find(order) else { continue };
+                match &lane.slots[index] {
+                    Slot::Away(stub) => {
+                        cursor.look_again(stub.place());
+                        return Found::Cold(stub.place());
+                    }
+                    Slot::Here { message: Some(message), .. } if matches(message) => {
+                        return self.take_found(at, index);
+                    }
+                    Slot::Here { .. } => {}
                 }
             }
             let seen = &mut cursor.seen[at];
             for index in lane.from(*seen)..lane.slots.len() {
-                let slot = &lane.slots[index];
                 if *budget == 0 {
-                    return None;
+                    return Found::Nothing;
                 }
                 *budget -= 1;
-                *seen = slot.order + 1;
-                if slot.message.as_ref().is_some_and(|message| matches(message)) {
-                    let entry = lane.take(index);
-                    self.account(at, entry.as_ref());
-                    return entry;
+                match &lane.slots[index] {
+                    Slot::Away(stub) => return Found::Cold(stub.place()),
+                    Slot::Here { order, message, .. } => {
+                        *seen = order + 1;
+                        if message.as_ref().is_some_and(|message| matches(message)) {
+                            return self.take_found(at, index);
+                        }
+                    }
                 }
             }
         }
-        None
+        Found::Nothing
     }
 
-    /// Takes a message that is the first of its priority and is like this.
-    pub(super) fn take_first(&mut self, is_like: impl Fn(&Stored) -> bool) -> Option<Entry> {
-        let at = (0..PRIORITIES).filter(|at| self.filled & 1 << at != 0).find(|&at| {
-            let first = self.lanes[at].slots.front();
-            first.and_then(|slot| slot.message.as_ref()).is_some_and(|message| is_like(message))
+    /// Takes a message that is the first of its priority and was given up.
+    pub(super) fn take_given_up(&mut self) -> Option<Item> {
+        let at = (0..PRIORITIES).filter(|at| self.filled & 1 << at != 0).find(|&at| match self
+            .lanes[at]
+            .slots
+            .front()
+        {
+            Some(Slot::Here { message: Some(message), .. }) => message.is_given_up(),
+            Some(Slot::Away(stub)) => stub.share.as_ref().is_some_and(|one| one.is_given_up()),
+            Some(Slot::Here { .. }) | None => false,
         })?;
-        let entry = self.lanes[at].take(0);
-        self.account(at, entry.as_ref());
-        entry
-    }
-
-    fn account(&mut self, lane: usize, entry: Option<&Entry>) {
-        self.len -= usize::from(entry.is_some());
-        if self.lanes[lane].live == 0 {
-            self.lanes[lane].slots.clear();
-            self.filled &= !(1 << lane);
-        }
+        self.remove(at, 0)
     }
 
     /// Whether none waits; what is not due yet does not count.
@@ -278,27 +298,39 @@ impl Backlog {
         self.len
     }
 
+    /// Bytes of stored messages that are here with their bodies.
+    pub(super) const fn here_bytes(&self) -> u64 {
+        self.here_bytes
+    }
+
+    /// Bytes of bodies that are in no memory, as far as this backlog has made it so; below zero, if
+    /// others have made it so what this one has fetched.
+    pub(super) const fn away_bytes(&self) -> i64 {
+        self.away_bytes
+    }
+
     /// The place of the message that arrived first.
     pub(super) fn oldest(&self) -> Option<Place> {
-        let fronts = self.lanes.iter().enumerate().filter_map(|(lane, one)| {
-            one.slots.front().map(|slot| Place { lane, order: slot.order })
-        });
-        fronts.min_by_key(|place| place.order)
+        let fronts =
+            self.lanes.iter().enumerate().filter_map(|(lane, one)| {
+                one.slots.front().map(|slot| Place::new(lane, slot.order()))
+            });
+        fronts.min_by_key(|place| place.order())
     }
 
     /// The place of the oldest message among those of the lowest priority.
     pub(super) fn lowest(&self) -> Option<Place> {
         let lane = self.filled.trailing_zeros() as usize;
         let first = self.lanes.get(lane)?.slots.front()?;
-        Some(Place { lane, order: first.order })
+        Some(Place::new(lane, first.order()))
     }
 
     /// Takes a message that has expired while it waited, the longest expired first.
-    pub(super) fn take_expired(&mut self, wall_ms: i64) -> Option<Entry> {
+    pub(super) fn take_expired(&mut self, wall_ms: i64) -> Option<Item> {
         while self.next_expiration()? <= wall_ms {
             let Reverse((_, place)) = self.expiring.pop()?;
-            if let Some(entry) = self.take(place) {
-                return Some(entry);
+            if let Some(item) = self.take(place) {
+                return Some(item);
             }
         }
         None
@@ -309,15 +341,18 @@ impl Backlog {
         self.expiring.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Keeps a message until its time.
-    pub(super) fn delay(&mut self, entry: Entry) {
-        self.delayed.insert((entry.message.due, entry.order), entry);
+    /// Keeps a message until its time, in milliseconds since 1970.
+    pub(super) fn delay(&mut self, item: Item, due: i64) {
+        self.account_in(&item);
+        self.delayed.insert((due, item.order()), item);
     }
 
     /// Takes a message whose time has come.
-    pub(super) fn take_due(&mut self, wall_ms: i64) -> Option<Entry> {
+    pub(super) fn take_due(&mut self, wall_ms: i64) -> Option<Item> {
         let first = self.delayed.first_entry()?;
-        (first.key().0 <= wall_ms).then(|| first.remove())
+        let item = (first.key().0 <= wall_ms).then(|| first.remove())?;
+        self.account_out(&item);
+        Some(item)
     }
 
     /// When the next delayed message is due, in milliseconds since 1970.
@@ -331,190 +366,139 @@ impl Backlog {
         self.delayed.len()
     }
 
-    /// Takes everything out, what is not due yet included.
-    pub(super) fn take_all(&mut self) -> Vec<Entry> {
-        let mut all: Vec<Entry> = std::mem::take(&mut self.delayed).into_values().collect();
-        all.extend(std::iter::from_fn(|| self.pop()));
-        self.expiring.clear();
-        all
+    /// Takes any message out, what is not due yet included.
+    pub(super) fn remove_any(&mut self) -> Option<Item> {
+        self.take_due(i64::MAX).or_else(|| {
+            let at = self.highest()?;
+            self.remove(at, 0)
+        })
+    }
+
+    /// Takes one message after the other out, what is not due yet included.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Item> + '_ {
+        std::iter::from_fn(|| self.remove_any())
+    }
+
+    /// Takes the message without a body at this place if nobody would be given it.
+    pub(super) fn take_useless(&mut self, place: Place, wall_ms: i64) -> Option<Item> {
+        let stub = self.cold_at(place)?;
+        let is_useless = (1..=wall_ms).contains(&stub.expires)
+            || stub.share.as_ref().is_some_and(|share| share.is_given_up());
+        if is_useless { self.take(place) } else { None }
     }
 
     /// Shows waiting messages from the cursor on, in their order, and moves it along. Each costs
-    /// one of `budget`; `true` once all have been shown. `each` says whether to go on.
+    /// one of `budget`. `each` says whether to go on. What has expired is not shown without a body.
     pub(super) fn walk(
         &self,
         cursor: &mut Cursor,
         budget: &mut usize,
+        wall_ms: i64,
         mut each: impl FnMut(Place, &Arc<Stored>) -> bool,
-    ) -> bool {
+    ) -> Stop {
         for at in (0..PRIORITIES).rev().filter(|at| self.filled & 1 << at != 0) {
             let lane = &self.lanes[at];
             let seen = &mut cursor.seen[at];
             for slot in lane.slots.range(lane.from(*seen)..) {
                 if *budget == 0 {
-                    return false;
+                    return Stop::Budget;
                 }
                 *budget -= 1;
-                *seen = slot.order + 1;
-                let place = Place { lane: at, order: slot.order };
-                if slot.message.as_ref().is_some_and(|message| !each(place, message)) {
-                    return true;
+                match slot {
+                    Slot::Away(stub) if !(1..=wall_ms).contains(&stub.expires) => {
+                        return Stop::Cold(stub.place());
+                    }
+                    Slot::Here { order, message: Some(message), .. } => {
+                        *seen = order + 1;
+                        if !each(Place::new(at, *order), message) {
+                            return Stop::Done;
+                        }
+                    }
+                    Slot::Here { .. } | Slot::Away(_) => *seen = slot.order() + 1,
                 }
             }
         }
-        true
+        Stop::Done
+    }
+
+    /// The first message without a body among so many that are next.
+    pub(super) fn cold_ahead(&self, count: usize) -> Option<Place> {
+        if self.cold == 0 {
+            return None;
+        }
+        let next = self.lanes[self.highest()?].slots.iter().take(count);
+        next.filter_map(|slot| match slot {
+            Slot::Away(stub) => Some(stub.place()),
+            Slot::Here { .. } => None,
+        })
+        .next()
+    }
+
+    /// Bodies that are missing from this place on, in its lane: so many and so many bytes at the
+    /// most, but at least one.
+    pub(super) fn missing(&self, from: Place, count: usize, bytes: u64) -> Vec<Missing> {
+        let lane = &self.lanes[from.lane()];
+        let mut missing: Vec<Missing> = Vec::new();
+        let mut left = bytes;
+        // What has its body is looked over, but not without end.
+        for slot in lane.slots.range(lane.from(from.order())..).take(4 * count) {
+            let Slot::Away(stub) = slot else { continue };
+            if missing.len() == count || !missing.is_empty() && left < u64::from(stub.bytes) {
+                break;
+            }
+            left = left.saturating_sub(u64::from(stub.bytes));
+            let (sequence, share) = (stub.sequence, stub.share.clone());
+            missing.push(Missing { place: stub.place(), sequence, share });
+        }
+        missing
+    }
+
+    /// Gives a message the body that was fetched for it, if it still waits without. Of those that
+    /// were fetched before and not taken, the oldest may lose theirs for it.
+    pub(super) fn warm(&mut self, place: Place, sequence: NonZeroU64, packet: Packet) {
+        let waits = |stub: &&Stub| stub.sequence == sequence;
+        let Some(stub) = self.cold_at(place).filter(waits).cloned() else { return };
+        let bytes = u64::from(stub.bytes);
+        if stub.share.as_ref().is_none_or(|share| share.take_body()) {
+            self.away_bytes -= i64::from(stub.bytes);
+        }
+        self.cold -= 1;
+        self.here_bytes += bytes;
+        self.replace(place, Item::Here(stub.entry(packet)));
+        self.fetched.push_back((place, sequence, bytes));
+        self.fetched_bytes += bytes;
+        while self.fetched.len() > FETCHED_MAX
+            || self.fetched_bytes > FETCHED_BYTES_MAX && self.fetched.len() > 1
+        {
+            self.cool_oldest();
+        }
+    }
+
+    fn cool_oldest(&mut self) {
+        let Some((place, sequence, bytes)) = self.fetched.pop_front() else { return };
+        self.fetched_bytes -= bytes;
+        let lane = &self.lanes[place.lane()];
+        let Some(at) = lane.find(place.order()) else { return };
+        let Slot::Here { order, deliveries, message: Some(message) } = &lane.slots[at] else {
+            return;
+        };
+        let entry = Entry { message: Arc::clone(message), order: *order, deliveries: *deliveries };
+        if let Some(stub) = Stub::of(&entry).filter(|stub| stub.sequence == sequence) {
+            self.account_out(&Item::Here(entry));
+            let cold = Item::Away(stub);
+            self.account_in(&cold);
+            self.replace(place, cold);
+        }
+    }
+
+    fn replace(&mut self, place: Place, item: Item) {
+        let lane = &mut self.lanes[place.lane()];
+        if let Some(at) = lane.find(place.order()) {
+            lane.slots[at] = item.into();
+        }
     }
 
     fn highest(&self) -> Option<usize> {
         self.filled.checked_ilog2().map(|bit| bit as usize)
-    }
-}
-
-fn lane(message: &Stored) -> usize {
-    usize::from(message.packet.header().priority).min(PRIORITIES - 1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Backlog, Cursor, Entry, Place};
-    use crate::{
-        broker::stored::Stored,
-        sync::Arc,
-        wire::{Packet, PacketBuilder, PacketType},
-    };
-
-    fn packet(priority: u8, expiration: i64) -> Packet {
-        PacketBuilder::new(PacketType::TEXT_MESSAGE)
-            .priority(priority)
-            .expiration(expiration)
-            .finish()
-    }
-
-    fn entry(order: u64, priority: u8) -> Entry {
-        let message = Arc::new(Stored::new(packet(priority, 0), 1));
-        Entry { message, order, deliveries: 0 }
-    }
-
-    fn mortal(order: u64, expiration: i64) -> Entry {
-        let message = Arc::new(Stored::new(packet(4, expiration), 1));
-        Entry { message, order, deliveries: 0 }
-    }
-
-    fn orders(backlog: &mut Backlog) -> Vec<u64> {
-        std::iter::from_fn(|| backlog.pop().map(|entry| entry.order)).collect()
-    }
-
-    #[test]
-    fn higher_priorities_come_first_and_equal_ones_in_order_of_arrival() {
-        let mut backlog = Backlog::default();
-        for (order, priority) in [(0, 1), (1, 4), (2, 9), (3, 0), (4, 9), (5, 200)] {
-            backlog.push(entry(order, priority));
-        }
-        assert_eq!(backlog.oldest(), Some(Place { lane: 1, order: 0 }));
-        assert_eq!(backlog.lowest(), Some(Place { lane: 0, order: 3 }));
-        assert_eq!(orders(&mut backlog), [2, 4, 5, 1, 0, 3]);
-        assert!(backlog.is_empty() && backlog.oldest().is_none() && backlog.lowest().is_none());
-    }
-
-    #[test]
-    fn what_comes_back_takes_its_old_place() {
-        let mut backlog = Backlog::default();
-        for order in [3, 5, 9] {
-            backlog.push(entry(order, 4));
-        }
-        for order in [4, 1, 2, 7, 10] {
-            backlog.restore(entry(order, 4));
-        }
-        assert_eq!(orders(&mut backlog), [1, 2, 3, 4, 5, 7, 9, 10]);
-    }
-
-    #[test]
-    fn what_is_taken_from_the_middle_can_come_back_there() {
-        let mut backlog = Backlog::default();
-        (0..200).for_each(|order| backlog.push(entry(order, 4)));
-        let taken: Vec<Entry> =
-            (20..190).filter_map(|order| backlog.take(Place { lane: 4, order })).collect();
-        assert_eq!((taken.len(), backlog.len()), (170, 30));
-        taken.into_iter().rev().for_each(|entry| backlog.restore(entry));
-        assert_eq!(orders(&mut backlog), (0..200).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn a_search_looks_at_each_message_once_and_again_at_what_came_back() {
-        let mut backlog = Backlog::default();
-        (0..100).for_each(|order| backlog.push(entry(order, if order == 7 { 9 } else { 4 })));
-        let (mut cursor, mut budget) = (Cursor::default(), 1000);
-        let wanted = |at: u64| move |message: &Stored| message.due == 0 && at < 100;
-        let first = backlog.take_match(&mut cursor, &mut budget, wanted(0)).unwrap();
-        assert_eq!((first.order, budget), (7, 999), "the higher priority first");
-        assert!(backlog.take_match(&mut cursor, &mut budget, wanted(100)).is_none());
-        assert_eq!(budget, 900);
-        assert!(backlog.take_match(&mut cursor, &mut budget, wanted(0)).is_none());
-        assert_eq!(budget, 900, "nothing is looked at twice");
-        cursor.look_again(Place::of(&first));
-        backlog.restore(first);
-        assert_eq!(backlog.take_match(&mut cursor, &mut budget, wanted(0)).unwrap().order, 7);
-        assert_eq!(budget, 899, "what came back, and nothing behind it");
-        let (mut fresh, mut small) = (Cursor::default(), 5);
-        assert!(backlog.take_match(&mut fresh, &mut small, wanted(100)).is_none());
-        assert_eq!(small, 0);
-    }
-
-    #[test]
-    fn messages_expire_in_their_time_and_only_while_they_wait() {
-        let mut backlog = Backlog::default();
-        for (order, at) in [(0, 30), (1, 10), (2, 20), (3, 0)] {
-            backlog.push(mortal(order, at));
-        }
-        assert_eq!(backlog.next_expiration(), Some(10));
-        assert_eq!(backlog.pop().unwrap().order, 0);
-        let expired = |backlog: &mut Backlog, now| {
-            std::iter::from_fn(|| backlog.take_expired(now).map(|entry| entry.order))
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(expired(&mut backlog, 9), [0_u64; 0]);
-        assert_eq!(expired(&mut backlog, 100), [1, 2]);
-        assert_eq!(orders(&mut backlog), [3]);
-        // What comes and goes leaves nothing behind for long.
-        for order in 10..10_000 {
-            backlog.push(mortal(order, 1_000_000));
-            backlog.pop();
-        }
-        assert!(backlog.expiring.len() < 200, "{}", backlog.expiring.len());
-    }
-
-    #[test]
-    fn what_is_delayed_is_due_in_order_of_its_times() {
-        let mut backlog = Backlog::default();
-        for (order, due) in [(0, 30), (1, 10), (2, 10)] {
-            let mut message = Stored::new(packet(4, 0), 1);
-            message.due = due;
-            backlog.delay(Entry { message: Arc::new(message), order, deliveries: 0 });
-        }
-        assert!(backlog.is_empty());
-        assert_eq!((backlog.delayed(), backlog.next_due()), (3, Some(10)));
-        assert!(backlog.take_due(9).is_none());
-        assert_eq!(backlog.take_due(10).unwrap().order, 1);
-        assert_eq!(backlog.take_due(10).unwrap().order, 2);
-        assert!(backlog.take_due(29).is_none());
-        assert_eq!(backlog.take_all().len(), 1);
-    }
-
-    #[test]
-    fn a_walk_shows_all_in_order_and_can_be_taken_up_again() {
-        let mut backlog = Backlog::default();
-        for (order, priority) in [(0, 1), (1, 4), (2, 9), (3, 4)] {
-            backlog.push(entry(order, priority));
-        }
-        let (mut cursor, mut shown) = (Cursor::default(), Vec::new());
-        for budget in [2, 1, 5] {
-            let mut left = budget;
-            let done = backlog.walk(&mut cursor, &mut left, |place, _| {
-                shown.push(place.order);
-                true
-            });
-            assert_eq!(done, budget == 5);
-        }
-        assert_eq!(shown, [2, 1, 3, 0]);
     }
 }

@@ -16,7 +16,7 @@ use crate::{
 };
 
 use super::{
-    backlog::{Cursor, Place},
+    backlog::{Cursor, Place, Stop},
     command::Reply,
     dispatch::{SHARED, State},
     output::{Outgoing, Receiver},
@@ -59,8 +59,8 @@ impl Job {
         Self { reply, cursor: None, what }
     }
 
-    /// Goes on with it; `true` once it is done and answered.
-    pub(super) fn run(&mut self, state: &State, left: &mut usize, turn: &mut Turn<'_>) -> bool {
+    /// Goes on with it until it is done and answered, or has to stop.
+    pub(super) fn run(&mut self, state: &State, left: &mut usize, turn: &mut Turn<'_>) -> Stop {
         let now = turn.wall_ms;
         let what = &mut self.what;
         let cursor = self.cursor.get_or_insert_with(|| {
@@ -70,13 +70,13 @@ impl Job {
             }
             Cursor::default()
         });
-        let done = state.subscriptions.get(&SHARED).is_none_or(|queue| {
-            queue.backlog.walk(cursor, left, |place, message| what.look(place, message, now))
+        let stop = state.subscriptions.get(&SHARED).map_or(Stop::Done, |queue| {
+            queue.backlog.walk(cursor, left, now, |place, message| what.look(place, message, now))
         });
-        if done {
+        if stop == Stop::Done {
             self.what.answer(&self.reply, turn);
         }
-        done
+        stop
     }
 }
 

@@ -17,6 +17,7 @@ use super::{
     destination::{Destination, Origin},
     dispatch::{Part, State},
     persist::StoredKey,
+    shared::Shared,
     stored::Stored,
     turn::Turn,
 };
@@ -53,6 +54,13 @@ impl Destination {
         self.bury_as(state, (message, key), &death, turn);
     }
 
+    /// One more has expired here.
+    pub(super) fn count_expired(&self, shared: &Shared) {
+        shared.stats.expired();
+        // Relaxed: a statistic.
+        self.counts().expired.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// What is stored of it under `key` goes in the same commit.
     fn bury_as(
         &self,
@@ -62,9 +70,7 @@ impl Destination {
         turn: &mut Turn<'_>,
     ) {
         if death.reason == DeadReason::Expired {
-            turn.shared.stats.expired();
-            // Relaxed: a statistic.
-            self.counts().expired.fetch_add(1, Ordering::Relaxed);
+            self.count_expired(turn.shared);
         }
         // A topic's message may die in several subscriptions, and is buried once. One that dies
         // among the dead is gone.

@@ -166,6 +166,10 @@ pub struct BrokerConfig {
     pub batch_bytes_max: u64,
     /// How long a batch waits for more before it is committed.
     pub batch_delay: Duration,
+    /// Bytes of stored messages that wait with their bodies in memory, in all destinations together;
+    /// bodies beyond that stay in the store and are fetched ahead of their delivery. Never more than
+    /// a quarter of `memory_max`; default 256 MiB.
+    pub store_memory_max: u64,
     /// A commit that takes longer makes the store stressed.
     pub checkpoint_limit: Duration,
     /// Most messages produced in one transaction.
@@ -210,6 +214,7 @@ impl Default for BrokerConfig {
             batch_changes_max: 4096,
             batch_bytes_max: 8 << 20,
             batch_delay: Duration::ZERO,
+            store_memory_max: 256 << 20,
             checkpoint_limit: Duration::from_secs(60),
             transaction_messages_max: 1000,
             transaction_acks_max: 100,

@@ -77,6 +77,14 @@ pub(super) fn is_logged(packet: &Packet, log: bool) -> bool {
     said(packet, "JMS_SUN_LOG_DEAD_MESSAGES").unwrap_or(log)
 }
 
+/// Whether a message may say something about its own death.
+pub(super) fn may_have_will(packet: &Packet) -> bool {
+    packet.property_bytes().windows(WILL.len()).any(|part| part == WILL)
+}
+
+/// How all names begin by which messages say something about their death.
+const WILL: &[u8] = b"JMS_SUN_";
+
 /// What a message says about a switch, as a boolean or as text.
 fn said(packet: &Packet, name: &str) -> Option<bool> {
     match packet.properties().ok()?.value(name)? {

@@ -23,7 +23,9 @@ use crate::{
 };
 
 use super::{
+    ahead::{self, Purpose},
     attributes::Attributes,
+    backlog::{Item, Stop},
     command::{Command, Reply},
     consumer::Consumer,
     dead::DeadReason,
@@ -477,9 +479,17 @@ impl Destination {
     /// Goes on with searches; `false` if some are not through.
     fn search(&self, state: &mut State, mut left: usize, turn: &mut Turn<'_>) -> bool {
         while let Some(mut job) = state.jobs.pop_front() {
-            if !job.run(state, &mut left, turn) {
-                state.jobs.push_front(job);
-                return false;
+            match job.run(state, &mut left, turn) {
+                Stop::Done => {}
+                Stop::Budget => {
+                    state.jobs.push_front(job);
+                    return false;
+                }
+                Stop::Cold(place) => {
+                    state.jobs.push_front(job);
+                    state.ask_ahead(Purpose::Browse, place, ahead::COUNT_MAX);
+                    return true;
+                }
             }
         }
         true
@@ -495,6 +505,7 @@ impl Destination {
         producers.hold_back(&state.level(&self.uid), turn);
         producers.serve(&state.level(&self.uid), turn);
         state.producers = producers;
+        self.look_ahead(state, turn);
         turn.push_units();
         turn.push_forwards();
         if state.part != Part::Subscription {
@@ -586,11 +597,11 @@ impl Destination {
         state.clear(turn);
         for subscriber in std::mem::take(&mut state.subscribers).into_values() {
             for entry in subscriber.in_flight.entries() {
-                state.subtract(entry, turn);
+                state.subtract(&Item::Here(entry.clone()), turn);
             }
         }
         for (_, entry) in std::mem::take(&mut state.prepared).into_values().flatten() {
-            state.subtract(&entry, turn);
+            state.subtract(&Item::Here(entry), turn);
         }
         for route in std::mem::take(&mut state.routes) {
             route.topic_is_gone(turn);

@@ -4,7 +4,7 @@
 //! - A message is in exactly one place: in a backlog, in flight to one consumer, held by a prepared
 //!   transaction, or settled.
 //! - A consumer is in its subscription's ready list exactly if it may have credit; whoever gives
-//!   it credit again sends [`Command::Ready`](super::command::Command::Ready). One that has credit
+//!   it credit again sends [`Command::Ready`]. One that has credit
 //!   and found nothing its selector takes is in the list of the hungry ones, until something comes.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -16,8 +16,9 @@ use crate::{
 };
 
 use super::{
+    ahead::Ahead,
     attributes::Attributes,
-    backlog::{Backlog, Cursor, Entry, Place},
+    backlog::{Backlog, Cursor, Entry, Found, Item, Place},
     browse::Job,
     command::{Arrival, Command},
     consumer::Consumer,
@@ -91,6 +92,8 @@ pub(super) struct State {
     pub(super) held: HashMap<i64, Vec<Held>>,
     /// What prepared transactions hold: subscriptions and messages.
     pub(super) prepared: HashMap<i64, Vec<(i64, Entry)>>,
+    /// What it has to do with bodies that are in the store only.
+    pub(super) ahead: Ahead,
     /// Searches that go through the waiting messages a part at a time.
     pub(super) jobs: VecDeque<Job>,
     /// Waiting messages that selectors of consumers have looked at, since the start.
@@ -175,10 +178,11 @@ impl State {
             recent: Recent::default(),
             recipients: Vec::new(),
             settled: Vec::new(),
-            arrivals: Backlog::default(),
+            arrivals: Backlog::list(),
             next_order: 0,
             held: HashMap::new(),
             prepared: HashMap::new(),
+            ahead: Ahead::default(),
             jobs: VecDeque::new(),
             searched: 0,
             dead: Vec::new(),
@@ -214,7 +218,7 @@ impl State {
             return self.publish(entry, None, turn);
         }
         self.count_in(message);
-        self.enqueue(SHARED, entry, turn.wall_ms);
+        self.enqueue(SHARED, Item::Here(entry), message.due, turn);
         if self.part == Part::Subscription {
             self.drop_given_up(SHARED, turn);
         }
@@ -234,22 +238,31 @@ impl State {
         if self.part == Part::Topic {
             return self.publish(entry, Some(copies), turn);
         }
-        self.enqueue(SHARED, entry, turn.wall_ms);
+        self.enqueue(SHARED, Item::Here(entry), message.due, turn);
     }
 
     /// Drops what the topic has given up. Nobody may ever come to take it, so it goes when others
     /// come: a topic gives up the oldest of a priority first.
     fn drop_given_up(&mut self, key: i64, turn: &mut Turn<'_>) {
         while let Some(one) = self.subscriptions.get_mut(&key)
-            && let Some(entry) = one.backlog.take_first(Stored::is_given_up)
+            && let Some(item) = one.backlog.take_given_up()
         {
-            self.subtract(&entry, turn);
+            self.subtract(&item, turn);
         }
     }
 
     pub(super) fn count_in(&mut self, message: &Stored) {
+        self.count_one(message.bytes());
+        self.note_recent(message);
+    }
+
+    pub(super) const fn count_one(&mut self, bytes: u64) {
         self.messages += 1;
-        self.bytes += message.bytes();
+        self.bytes += bytes;
+    }
+
+    /// Has a message known that may be sent again.
+    pub(super) fn note_recent(&mut self, message: &Stored) {
         if self.part != Part::Subscription && is_awaited(message) {
             self.recent.add(&message.packet.header().id);
         }
@@ -293,13 +306,13 @@ impl State {
         }
         let removes = self.attributes.limit_behavior.removes();
         if removes {
-            self.note_arrival(entry.clone());
+            self.note_arrival(Item::Here(entry.clone()).cooled());
         }
         for (to, marked) in routes {
             turn.forward(&to, Arc::clone(message), marked);
         }
         for key in plain.drain(..) {
-            self.enqueue(key, entry.clone(), turn.wall_ms);
+            self.enqueue(key, Item::Here(entry.clone()), message.due, turn);
             if removes {
                 self.drop_given_up(key, turn);
             }
@@ -308,25 +321,27 @@ impl State {
     }
 
     /// Remembers the order of arrival, and forgets what is gone when it is most of what is there.
-    fn note_arrival(&mut self, entry: Entry) {
+    fn note_arrival(&mut self, item: Item) {
         if self.arrivals.len() as u64 > 64 + 2 * self.messages {
-            let is_held = |one: &Entry| one.message.share.as_ref().is_some_and(|one| one.is_held());
-            for kept in self.arrivals.take_all().into_iter().filter(is_held) {
-                self.arrivals.push(kept);
-            }
+            let mut all = std::mem::replace(&mut self.arrivals, Backlog::list());
+            let is_held = |one: &Item| one.known().share.is_some_and(|share| share.is_held());
+            all.drain().filter(is_held).for_each(|kept| self.arrivals.push(kept));
         }
-        self.arrivals.push(entry);
+        self.arrivals.push(item);
     }
 
-    pub(super) fn enqueue(&mut self, key: i64, entry: Entry, wall_ms: i64) {
+    /// Puts a message into a backlog, or aside until it is `due`, in milliseconds since 1970.
+    pub(super) fn enqueue(&mut self, key: i64, item: Item, due: i64, turn: &Turn<'_>) {
+        let keeps = item.known().sequence == 0 || self.keeps_body(key, &turn.shared.memory);
+        let item = if keeps { item } else { item.cooled() };
         let Self { subscriptions, subscribers, fed, wake_at, .. } = self;
         let Some(subscription) = subscriptions.get_mut(&key) else { return };
-        if entry.message.due > wall_ms {
-            note_wake(wake_at, entry.message.due);
-            return subscription.backlog.delay(entry);
+        if due > turn.wall_ms {
+            note_wake(wake_at, due);
+            return subscription.backlog.delay(item, due);
         }
-        note_expiration(wake_at, &entry.message, wall_ms);
-        subscription.backlog.push(entry);
+        note_expiration(wake_at, item.expires(), turn.wall_ms);
+        subscription.backlog.push(item);
         wake_hungry(subscription, subscribers);
         subscription.feed(key, fed);
     }
@@ -338,28 +353,44 @@ impl State {
     }
 
     /// A message goes, for one subscription, and so does what is stored of it there.
-    pub(super) fn subtract(&mut self, entry: &Entry, turn: &mut Turn<'_>) {
-        turn.remove_stored(self.key_of(entry));
-        self.settled(entry.message.known(), turn);
+    pub(super) fn subtract(&mut self, item: &Item, turn: &mut Turn<'_>) {
+        let known = item.known();
+        turn.remove_stored(self.key_for(known.sequence, item.deliveries()));
+        self.settled(known, turn);
     }
 
     /// A message is settled, for one subscription; what is stored of it there is gone.
     pub(super) fn settled(&mut self, message: Known<'_>, turn: &mut Turn<'_>) {
+        self.count_gone(message.bytes);
+        self.let_go(message, turn);
+    }
+
+    /// A message is here no more. A topic counts those that anybody has.
+    pub(super) fn count_gone(&mut self, bytes: u64) {
         match self.part {
-            Part::Queue => self.count_out(message.bytes),
-            Part::Topic => self.let_go(message, turn),
+            Part::Queue => self.count_out(bytes),
+            Part::Topic => {}
             Part::Subscription => {
                 self.messages -= 1;
-                self.bytes -= message.bytes;
-                self.let_go(message, turn);
+                self.bytes -= bytes;
             }
         }
     }
 
     /// A subscription has a message no longer; its topic is told if none has.
     pub(super) fn let_go(&mut self, message: Known<'_>, turn: &mut Turn<'_>) {
-        let Known { sequence, bytes, share } = message;
-        let Some(share) = share.filter(|share| share.release()) else { return };
+        let Known { sequence, bytes, share, is_here } = message;
+        let Some(share) = share else { return };
+        // A body is away when no holder has it, and as the message goes, that is counted no more.
+        if sequence != 0 && is_here && share.drop_body() {
+            self.ahead.away_bytes += bytes.cast_signed();
+        }
+        if !share.release() {
+            return;
+        }
+        if sequence != 0 {
+            self.ahead.away_bytes -= bytes.cast_signed();
+        }
         if self.part == Part::Topic {
             self.released(share, sequence, bytes, turn);
         } else if let Some(topic) = &share.topic {
@@ -412,10 +443,12 @@ impl State {
                 turn.count_stored(key, entry.deliveries);
             }
         }
+        let keeps = self.keeps_body(key, &turn.shared.memory);
         let Self { subscriptions, subscribers, fed, wake_at, .. } = self;
         let Some(subscription) = subscriptions.get_mut(&key) else {
             // A subscription that ended with its consumer.
-            return entries.iter().for_each(|entry| self.subtract(entry, turn));
+            let all = entries.into_iter().map(Item::Here);
+            return all.for_each(|item| self.subtract(&item, turn));
         };
         for entry in entries {
             let place = Place::of(&entry);
@@ -424,8 +457,9 @@ impl State {
                     cursor.look_again(place);
                 }
             }
-            note_expiration(wake_at, &entry.message, turn.wall_ms);
-            subscription.backlog.restore(entry);
+            note_expiration(wake_at, entry.message.expires, turn.wall_ms);
+            let item = Item::Here(entry);
+            subscription.backlog.restore(if keeps { item } else { item.cooled() });
         }
         wake_hungry(subscription, subscribers);
         subscription.feed(key, fed);
@@ -456,7 +490,7 @@ impl State {
         let Some(subscriber) = self.subscribers.get_mut(&id) else { return };
         let gone = subscriber.in_flight.take_through(through);
         subscriber.consumer.count_unsettled(subscriber.in_flight.len());
-        gone.iter().for_each(|entry| self.subtract(entry, turn));
+        gone.into_iter().for_each(|entry| self.subtract(&Item::Here(entry), turn));
         self.retire(id);
     }
 
@@ -487,6 +521,23 @@ impl State {
         self.dead.push((entry, reason));
     }
 
+    /// As [`die`](Self::die), wherever the body is.
+    pub(super) fn die_anywhere(&mut self, item: Item, reason: DeadReason, turn: &mut Turn<'_>) {
+        match item {
+            Item::Here(entry) => self.die(entry, reason, turn),
+            Item::Away(stub) => self.die_away(stub, reason, turn),
+        }
+    }
+
+    /// Looks again at everybody who has stopped.
+    pub(super) fn go_on(&mut self) {
+        let Self { subscriptions, subscribers, fed, .. } = self;
+        if let Some(subscription) = subscriptions.get_mut(&SHARED) {
+            wake_hungry(subscription, subscribers);
+            subscription.feed(SHARED, fed);
+        }
+    }
+
     /// Deals the backlog of one subscription out, one message to each ready consumer in turn.
     pub(super) fn dispatch(
         &mut self,
@@ -502,6 +553,7 @@ impl State {
         let mut burst = None;
         let stores = self.stores();
         let mut unmarked = None;
+        let (mut next_cold, mut search_cold) = (None, None);
         let Self { subscriptions, subscribers, searched, .. } = self;
         let Some(subscription) = subscriptions.get_mut(&key) else { return };
         while *left > 0 && !subscription.backlog.is_empty() {
@@ -516,20 +568,41 @@ impl State {
             let before = *left;
             let next = next_for(subscriber, &mut subscription.backlog, left);
             *searched += (before - *left) as u64;
-            let Some(entry) = next else {
-                subscriber.consumer.give_back(taken);
-                if *left == 0 {
-                    subscription.ready.push_front(id);
-                } else {
-                    subscriber.is_ready = false;
-                    subscription.hungry.push(id);
+            let entry = match next {
+                Found::Entry(entry) => entry,
+                Found::Nothing => {
+                    subscriber.consumer.give_back(taken);
+                    if *left == 0 {
+                        subscription.ready.push_front(id);
+                    } else {
+                        subscriber.is_ready = false;
+                        subscription.hungry.push(id);
+                    }
+                    continue;
                 }
-                continue;
+                Found::Cold(place) => {
+                    subscriber.consumer.give_back(taken);
+                    if let Some(item) = subscription.backlog.take_useless(place, turn.wall_ms) {
+                        subscription.ready.push_front(id);
+                        gone.push(item);
+                        continue;
+                    }
+                    if subscriber.cursor.is_some() {
+                        // It goes on with what it asks for, and holds up nobody meanwhile.
+                        subscriber.is_ready = false;
+                        subscription.hungry.push(id);
+                        search_cold.get_or_insert(place);
+                        continue;
+                    }
+                    subscription.ready.push_front(id);
+                    next_cold = Some(place);
+                    break;
+                }
             };
             if entry.message.is_given_up() || entry.message.is_expired(turn.wall_ms) {
                 subscriber.consumer.give_back(taken);
                 subscription.ready.push_front(id);
-                gone.push(entry);
+                gone.push(Item::Here(entry));
                 continue;
             }
             if stores && !subscription.marks.let_through(&entry) {
@@ -544,7 +617,7 @@ impl State {
                 if let Some(cursor) = &mut subscriber.cursor {
                     cursor.look_again(Place::of(&entry));
                 }
-                subscription.backlog.restore(entry);
+                subscription.backlog.restore(Item::Here(entry));
                 break;
             }
             subscription.ready.push_back(id);
@@ -562,11 +635,14 @@ impl State {
         if let Some((entry, is_single)) = unmarked {
             self.mark_ahead((at, key), &entry, is_single, turn);
         }
-        for entry in gone {
-            if entry.message.is_given_up() {
-                self.subtract(&entry, turn);
+        if key == SHARED {
+            self.fetch_ahead(next_cold, search_cold);
+        }
+        for item in gone {
+            if item.is_given_up() {
+                self.subtract(&item, turn);
             } else {
-                self.die(entry, DeadReason::Expired, turn);
+                self.die_anywhere(item, DeadReason::Expired, turn);
             }
         }
     }
@@ -581,20 +657,21 @@ impl State {
         (self.wake_at, self.wakes_at) = (None, None);
         let keys: Vec<i64> = self.subscriptions.keys().copied().collect();
         for key in keys {
-            while let Some(entry) =
+            while let Some(item) =
                 self.subscriptions.get_mut(&key).and_then(|one| one.backlog.take_due(turn.wall_ms))
             {
                 // It arrives now, behind what came meanwhile.
                 let order = self.next_order;
                 self.next_order += 1;
-                self.enqueue(key, Entry { order, ..entry }, turn.wall_ms);
+                let deliveries = item.deliveries();
+                self.enqueue(key, item.with(order, deliveries), 0, turn);
             }
-            while let Some(entry) = self
+            while let Some(item) = self
                 .subscriptions
                 .get_mut(&key)
                 .and_then(|one| one.backlog.take_expired(turn.wall_ms))
             {
-                self.die(entry, DeadReason::Expired, turn);
+                self.die_anywhere(item, DeadReason::Expired, turn);
             }
             let Some(one) = self.subscriptions.get(&key) else { continue };
             let expiration = one.backlog.next_expiration().map(|at| sweep_at(at, turn.wall_ms));
@@ -608,12 +685,17 @@ impl State {
         let keys: Vec<i64> = self.subscriptions.keys().copied().collect();
         for key in keys {
             let Some(one) = self.subscriptions.get_mut(&key) else { continue };
-            let stalled = one.marks.take_stalled();
-            for entry in one.backlog.take_all().into_iter().chain(stalled) {
-                self.subtract(&entry, turn);
+            for entry in one.marks.take_stalled() {
+                self.subtract(&Item::Here(entry), turn);
+            }
+            while let Some(one) = self.subscriptions.get_mut(&key)
+                && let Some(item) = one.backlog.remove_any()
+            {
+                self.subtract(&item, turn);
             }
         }
-        self.arrivals.take_all();
+        self.drop_dying(turn);
+        self.arrivals = Backlog::list();
     }
 
     /// Messages that wait and are not due yet.
@@ -641,8 +723,7 @@ fn sweep_at(expiration: i64, wall_ms: i64) -> i64 {
     expiration.max(wall_ms + EXPIRY_SWEEP_MS)
 }
 
-fn note_expiration(wake_at: &mut Option<i64>, message: &Stored, wall_ms: i64) {
-    let expiration = message.expires;
+fn note_expiration(wake_at: &mut Option<i64>, expiration: i64, wall_ms: i64) {
     if expiration > 0 {
         note_wake(wake_at, sweep_at(expiration, wall_ms));
     }
@@ -658,7 +739,7 @@ fn wake_hungry(subscription: &mut Subscription, subscribers: &mut BTreeMap<i64, 
 }
 
 /// The next message for this consumer: the first, or the first its selector takes.
-fn next_for(subscriber: &mut Subscriber, backlog: &mut Backlog, left: &mut usize) -> Option<Entry> {
+fn next_for(subscriber: &mut Subscriber, backlog: &mut Backlog, left: &mut usize) -> Found {
     match (&mut subscriber.cursor, &subscriber.consumer.selector) {
         (Some(cursor), Some(selector)) => {
             backlog.take_match(cursor, left, |message| selector.matches(&message.packet))

@@ -3,7 +3,7 @@
 use crate::{sync::Arc, wire::Status};
 
 use super::{
-    backlog::{Cursor, Entry},
+    backlog::{Cursor, Entry, Item},
     command::{Arrival, Leave, Rare},
     consumer::Consumer,
     destination::Destination,
@@ -160,9 +160,12 @@ impl Destination {
         let (key, was_active) = (subscriber.subscription, subscriber.is_active);
         if state.part == Part::Topic {
             // A plain subscription ends with its consumer, and what waits in it with both.
-            let waiting = state.subscriptions.remove(&key).map(|mut gone| gone.backlog.take_all());
-            for entry in back.into_iter().chain(waiting.into_iter().flatten()) {
-                state.subtract(&entry, turn);
+            for entry in back {
+                state.subtract(&Item::Here(entry), turn);
+            }
+            let waiting = state.subscriptions.remove(&key).map(|gone| gone.backlog);
+            for item in waiting.unwrap_or_default().drain() {
+                state.subtract(&item, turn);
             }
         } else {
             state.restore_all(key, back, turn);

@@ -47,6 +47,9 @@ pub(super) struct Memory {
     messages: AtomicU64,
     bytes: AtomicU64,
     producers: AtomicU64,
+    bodies_max: u64,
+    waiting: AtomicU64,
+    away: AtomicU64,
 }
 
 impl Memory {
@@ -60,7 +63,33 @@ impl Memory {
             messages: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             producers: AtomicU64::new(0),
+            bodies_max: u64::MAX,
+            waiting: AtomicU64::new(0),
+            away: AtomicU64::new(0),
         }
+    }
+
+    /// Bodies of stored messages wait in memory up to so many bytes, or a quarter of the broker's
+    /// memory if that is less.
+    pub(super) fn with_bodies_max(self, bodies_max: u64) -> Self {
+        Self { bodies_max: bodies_max.min(self.memory_max / 4), ..self }
+    }
+
+    /// Counts bytes of stored messages that wait with their bodies, and bytes of bodies that are in
+    /// the store only, in, or out with negative numbers.
+    pub(super) fn add_bodies(&self, waiting: i64, away: i64) {
+        self.waiting.fetch_add(waiting.cast_unsigned(), Ordering::Relaxed);
+        self.away.fetch_add(away.cast_unsigned(), Ordering::Relaxed);
+    }
+
+    /// Whether the body of a stored message that has to wait stays in memory.
+    pub(super) fn keeps_bodies(&self) -> bool {
+        count(&self.waiting) < self.bodies_max
+    }
+
+    /// Bytes of bodies of messages that are in the store only.
+    pub(super) fn away(&self) -> u64 {
+        count(&self.away)
     }
 
     /// Counts messages in, or out with negative numbers.
@@ -110,7 +139,7 @@ impl Memory {
 
     /// How near to full the memory is.
     pub(super) fn level(&self) -> Level {
-        let full = u128::from(self.bytes()) * 100;
+        let full = u128::from(self.bytes().saturating_sub(self.away())) * 100;
         let reached = |percent: u64| full >= u128::from(self.memory_max) * u128::from(percent);
         if self.memory_max == u64::MAX {
             return Level::Green;

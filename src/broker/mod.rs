@@ -18,6 +18,7 @@
 
 mod accounts;
 mod admin;
+mod ahead;
 mod arrival;
 mod attributes;
 mod backlog;

@@ -26,11 +26,11 @@ use crate::{
 
 use super::{
     attributes::Attributes,
-    backlog::Entry,
+    backlog::{Entry, Item},
     command::Rare,
     coordinator::Handle,
     destination::{Destination, Kind, Origin},
-    dispatch::{SHARED, State},
+    dispatch::{Part, SHARED, State},
     persist::{Position, StoredKey},
     shared::Shared,
     stored::{Share, Stored},
@@ -68,6 +68,8 @@ pub(super) struct Recoverer<'a, 't> {
     deliveries: HashMap<(u64, u64), u32>,
     /// What prepared transactions hold, by place and sequence.
     held: HashMap<(u64, u64), i64>,
+    /// The sequences of these.
+    held_sequences: HashSet<u64>,
     transactions: Vec<TransactionRecord>,
     /// Messages of topics, and of topics that are no more: they stay if somebody has a copy.
     of_topics: HashMap<(u64, u64), TopicMessage>,
@@ -78,9 +80,11 @@ pub(super) struct Recoverer<'a, 't> {
     is_new: bool,
 }
 
+/// Nobody's yet: of order 0, and never delivered.
 struct TopicMessage {
-    message: Arc<Stored>,
-    holders: u32,
+    item: Item,
+    due: i64,
+    is_held: bool,
 }
 
 /// Reads a store into a broker.
@@ -112,6 +116,7 @@ impl<'a, 't> Recoverer<'a, 't> {
             delivered: HashMap::new(),
             deliveries: HashMap::new(),
             held: HashMap::new(),
+            held_sequences: HashSet::new(),
             transactions: Vec::new(),
             of_topics: HashMap::new(),
             recent: Vec::new(),
@@ -239,6 +244,7 @@ impl<'a, 't> Recoverer<'a, 't> {
     fn transaction(&mut self, record: TransactionRecord) {
         for key in &record.consumed {
             self.held.insert(*key, record.id.cast_signed());
+            self.held_sequences.insert(key.1);
         }
         self.transactions.push(record);
     }
@@ -248,16 +254,10 @@ impl<'a, 't> Recoverer<'a, 't> {
         self.position.sequence = self.position.sequence.max(sequence);
         let Some(at) = self.places.get(&place).map(Arc::clone) else {
             // Its topic may be gone while a subscription has it still.
-            let share = Arc::new(Share::default());
-            let message = Arc::new(stored(packet, sequence, Some(share)));
-            self.of_topics.insert((place, sequence), TopicMessage { message, holders: 0 });
-            return;
+            return self.of_topic(place, stored(packet, sequence, Some(Share::of_old(place))));
         };
         if at.kind == Kind::Topic {
-            let share = Arc::new(Share::of(&at));
-            let message = Arc::new(stored(packet, sequence, Some(share)));
-            self.of_topics.insert((place, sequence), TopicMessage { message, holders: 0 });
-            return;
+            return self.of_topic(place, stored(packet, sequence, Some(Share::of(&at))));
         }
         let mut message = stored(packet, sequence, None);
         if at.origin == Origin::Dead {
@@ -265,7 +265,22 @@ impl<'a, 't> Recoverer<'a, 't> {
             message.expires = 0;
         }
         self.messages += 1;
-        self.put(&at, (place, sequence), Arc::new(message), head.delivered);
+        let due = message.due;
+        let item = Item::Here(Entry { message: Arc::new(message), order: 0, deliveries: 0 });
+        self.put(&at, (place, sequence), (item, due), head.delivered);
+    }
+
+    /// Keeps a message until those come who have a copy of it.
+    fn of_topic(&mut self, place: u64, message: Stored) {
+        if let Some(topic) = self.places.get(&place) {
+            topic.restore(|state| state.note_recent(&message));
+        }
+        let (due, key) = (message.due, (place, message.sequence()));
+        let item = Item::Here(Entry { message: Arc::new(message), order: 0, deliveries: 0 });
+        // What a transaction holds has its body.
+        let keeps = self.held_sequences.contains(&key.1) || self.turn.shared.memory.keeps_bodies();
+        let item = if keeps { item } else { item.cooled() };
+        self.of_topics.insert(key, TopicMessage { item, due, is_held: false });
     }
 
     fn copy(&mut self, record: CopyRecord) {
@@ -275,9 +290,17 @@ impl<'a, 't> Recoverer<'a, 't> {
             let key = StoredKey { place: subscription, sequence, is_copy: true, is_counted: false };
             return self.leftovers.push(key);
         };
-        of_topic.holders += 1;
-        let (at, message) = (Arc::clone(at), Arc::clone(&of_topic.message));
-        self.put(&at, (subscription, sequence), message, delivered);
+        let is_first = !std::mem::replace(&mut of_topic.is_held, true);
+        let (at, item, due) = (Arc::clone(at), of_topic.item.clone(), of_topic.due);
+        let known = item.known();
+        // Counted before it is seen whether the body stays, as of a message that comes.
+        if let Some(true) = known.share.map(|share| share.hold())
+            && !is_first
+        {
+            let bytes = known.bytes.cast_signed();
+            at.restore(|state| state.ahead.away_bytes -= bytes);
+        }
+        self.put(&at, (subscription, sequence), (item, due), delivered);
     }
 
     /// Puts a message where it waits, or where its transaction holds it.
@@ -285,33 +308,30 @@ impl<'a, 't> Recoverer<'a, 't> {
         &mut self,
         at: &Arc<Destination>,
         key: (u64, u64),
-        message: Arc<Stored>,
+        (item, due): (Item, i64),
         may_be_delivered: bool,
     ) {
-        let priority = message.packet.header().priority;
+        let priority = item.priority();
         let through = self.delivered.get(&(key.0, priority)).copied().unwrap_or(0);
         let once = u32::from(may_be_delivered || key.1 <= through);
         let transaction = self.held.get(&key).copied();
         // Of what a transaction holds, the delivery to it counts when it is rolled back.
         let once = if transaction.is_some() { 0 } else { once };
         let deliveries = self.deliveries.remove(&key).unwrap_or(0).max(once);
-        let wall_ms = self.turn.wall_ms;
-        at.restore(|state| state.recovered(message, deliveries, transaction, wall_ms));
+        let turn = &*self.turn;
+        at.restore(|state| state.recovered((item, due), deliveries, transaction, turn));
     }
 
     fn finish(mut self, outcome: Outcome) -> Result<(RecoveryReport, Position), StoreError> {
         for (&(place, sequence), one) in &self.of_topics {
-            if one.holders == 0 {
+            if !one.is_held {
                 let key = StoredKey { place, sequence, is_copy: false, is_counted: false };
                 self.leftovers.push(key);
                 continue;
             }
-            if let Some(share) = &one.message.share {
-                share.set_holders(one.holders);
-            }
             self.messages += 1;
             if let Some(topic) = self.places.get(&place) {
-                topic.restore(|state| state.count_in(&one.message));
+                topic.restore(|state| state.count_one(one.item.known().bytes));
             }
         }
         let transactions = self.transactions.len() as u64;
@@ -360,7 +380,7 @@ impl<'a, 't> Recoverer<'a, 't> {
         for (place, packet) in record.messages {
             // What it sends to a queue that was destroyed meanwhile is refused then as now.
             let Some(at) = self.places.get(&place) else { continue };
-            let share = (at.kind == Kind::Topic).then(|| Arc::new(Share::of(at)));
+            let share = (at.kind == Kind::Topic).then(|| Share::of(at));
             let message = Arc::new(stored(packet, 0, share));
             at.promise(&message, &self.turn.shared.memory);
             produced.push((Handle(Arc::clone(at)), message));
@@ -391,11 +411,11 @@ impl<'a, 't> Recoverer<'a, 't> {
 }
 
 /// A message out of the store.
-fn stored(packet: crate::wire::Packet, sequence: u64, share: Option<Arc<Share>>) -> Stored {
+fn stored(packet: crate::wire::Packet, sequence: u64, share: Option<Share>) -> Stored {
     let due = packet.variable().ok().and_then(|variable| variable.delivery_time).unwrap_or(0);
     let mut message = Stored::new(packet, 0);
     message.due = due;
-    message.share = share;
+    message.share = share.map(Arc::new);
     message.set_sequence(sequence);
     message
 }
@@ -423,18 +443,26 @@ impl State {
     /// A message waits again, or is held by its transaction.
     fn recovered(
         &mut self,
-        message: Arc<Stored>,
+        (item, due): (Item, i64),
         deliveries: u32,
         transaction: Option<i64>,
-        wall_ms: i64,
+        turn: &Turn<'_>,
     ) {
-        self.count_in(&message);
+        self.count_one(item.known().bytes);
+        if let Item::Here(entry) = &item
+            && self.part == Part::Queue
+        {
+            self.note_recent(&entry.message);
+        }
         let order = self.next_order;
         self.next_order += 1;
-        let entry = Entry { message, order, deliveries };
-        match transaction {
-            Some(id) => self.prepared.entry(id).or_default().push((SHARED, entry)),
-            None => self.enqueue(SHARED, entry, wall_ms),
+        match (transaction, item.with(order, deliveries)) {
+            (Some(id), Item::Here(entry)) => {
+                self.prepared.entry(id).or_default().push((SHARED, entry));
+            }
+            (_, item) => self.enqueue(SHARED, item, due, turn),
         }
+        // Nothing else is counted before all is read, but which bodies fit must be known.
+        self.account_bodies(&turn.shared.memory);
     }
 }

@@ -4,10 +4,11 @@ use crate::{sync::Arc, wire::Status};
 
 use super::{
     attributes::{Attributes, LimitBehavior},
+    backlog::Item,
     dead::DeadReason,
     destination::Destination,
     dispatch::{Part, SHARED, State},
-    stored::Stored,
+    stored::{Known, Stored},
     turn::Turn,
 };
 
@@ -118,20 +119,29 @@ impl State {
         if self.part != Part::Topic {
             let Some(one) = self.subscriptions.get_mut(&SHARED) else { return false };
             let place = if by_priority { one.backlog.lowest() } else { one.backlog.oldest() };
-            let Some(entry) = place.and_then(|place| one.backlog.take(place)) else { return false };
-            self.die(entry, reason, turn);
+            let Some(item) = place.and_then(|place| one.backlog.take(place)) else { return false };
+            self.die_anywhere(item, reason, turn);
             return true;
         }
         loop {
             let all = &mut self.arrivals;
             let place = if by_priority { all.lowest() } else { all.oldest() };
-            let Some(entry) = place.and_then(|place| all.take(place)) else { return false };
+            let Some(item) = place.and_then(|place| all.take(place)) else { return false };
             // Its subscriptions drop it when they come to it.
-            let share = entry.message.share.as_ref();
-            if share.is_some_and(|share| share.is_held() && share.give_up()) {
-                self.count_out(entry.message.bytes());
-                self.dead.push((entry, reason));
+            let Known { share: Some(share), bytes, .. } = item.known() else { continue };
+            // The store has it until it is buried.
+            let is_away = matches!(item, Item::Away(_));
+            let holds = if is_away { share.retain() } else { share.is_held() };
+            if holds && share.give_up() {
+                self.count_out(bytes);
+                match item {
+                    Item::Here(entry) => self.dead.push((entry, reason)),
+                    Item::Away(stub) => self.die_away(stub, reason, turn),
+                }
                 return true;
+            }
+            if holds && is_away {
+                self.let_go(item.known(), turn);
             }
         }
     }

@@ -27,7 +27,7 @@ const ADDRESS: &str = "HOST:PORT, such as 127.0.0.1:7676";
 const SECONDS: &str = "a time from 1 to 86400 seconds, such as 60 or 60s";
 
 /// All settings but the attributes of destinations.
-pub(super) static SETTINGS: [Setting; 29] = [
+pub(super) static SETTINGS: [Setting; 30] = [
     Setting {
         name: "listen",
         allowed: ADDRESS,
@@ -153,6 +153,12 @@ pub(super) static SETTINGS: [Setting; 29] = [
             set(&mut config.batch_delay, time(value).filter(|time| *time <= SECOND))
         },
         show: |config| show_time(config.batch_delay),
+    },
+    Setting {
+        name: "store.memory_max",
+        allowed: "a size from 0 on, such as 64m; never more than a quarter of memory_max is used",
+        apply: |config, value| set(&mut config.store_memory_max, size(value)),
+        show: |config| config.store_memory_max.to_string(),
     },
     Setting {
         name: "store.checkpoint_limit",

@@ -7,7 +7,7 @@ use crate::{
 };
 
 use super::{
-    backlog::Entry,
+    backlog::{Entry, Item},
     command::AckReply,
     dead::DeadReason,
     destination::Destination,
@@ -184,7 +184,7 @@ impl State {
             self.restore_all(key, vec![entry], turn);
         } else {
             // Whom else should a plain subscriber's message go to?
-            self.subtract(&entry, turn);
+            self.subtract(&Item::Here(entry), turn);
         }
         self.retire(consumer);
         true

@@ -109,7 +109,8 @@ impl Shared {
             subscriptions: Subscriptions::default(),
             coordinator: Coordinator::new(Limits::new(messages, acks)),
             persist,
-            memory: Memory::new(config.memory_max, config.messages_max, config.total_bytes_max),
+            memory: Memory::new(config.memory_max, config.messages_max, config.total_bytes_max)
+                .with_bodies_max(config.store_memory_max),
             dmq,
             entrance: admin::entrance(),
             loops: Snapshot::new(Vec::new()),

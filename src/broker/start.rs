@@ -17,7 +17,7 @@ use crate::store::{FjallSettings, FjallStore};
 use crate::{
     flow::Credit,
     in_process::InProcess,
-    reactor::{EventLoop, Idle, PollWaker, wall_ms},
+    reactor::{EventLoop, Handler, Idle, PollWaker, wall_ms},
     store::{MessageStore, StoreError},
     sync::{Arc, AtomicUsize, Event, Mailbox, Ordering, Plain, block_on},
     throttle::{MonitorSettings, StressMonitor},
@@ -29,6 +29,7 @@ use crate::{
 
 use super::{
     accounts::{Accounts, AccountsError},
+    ahead::{FetchLoop, FetchMail, Fetcher},
     arrival,
     config::BrokerConfig,
     connections::Service,
@@ -159,13 +160,16 @@ pub struct Broker {
     mailboxes: Vec<LoopMailbox>,
     threads: Vec<JoinHandle<()>>,
     /// The thread that commits, and where it gets its mail.
-    committer: Option<(JoinHandle<()>, CommitMailbox)>,
+    committer: Option<Beside<CommitMail>>,
+    /// The thread that reads from the store, likewise.
+    fetcher: Option<Beside<FetchMail>>,
     recovery: Option<RecoveryReport>,
     /// Held for its lock, if no store holds one.
     _lock: Option<File>,
 }
 
-type CommitMailbox = StdArc<Mailbox<CommitMail, PollWaker>>;
+/// A thread beside the loops, and its mailbox.
+type Beside<M> = (JoinHandle<()>, StdArc<Mailbox<M, PollWaker>>);
 
 impl Broker {
     /// Settings to start with.
@@ -225,26 +229,35 @@ impl Broker {
             Some(_) => Some(EventLoop::new(COMMIT_IDLE).map_err(StartError::Loop)?),
             None => None,
         };
-        let persist = store.as_ref().zip(commit_loop.as_ref()).map(|(store, commit_loop)| {
-            let mailbox = commit_loop.mailbox();
-            let send = move |units| mailbox.send(CommitMail::Units(units));
-            Persist::new(store.describe(), monitor.signal(), send)
+        let fetch_loop = match &store {
+            Some(_) => Some(EventLoop::new(Idle::Park).map_err(StartError::Loop)?),
+            None => None,
+        };
+        let threads = commit_loop.as_ref().zip(fetch_loop.as_ref());
+        let persist = store.as_ref().zip(threads).map(|(store, (commit_loop, fetch_loop))| {
+            let (commits, fetches) = (commit_loop.mailbox(), fetch_loop.mailbox());
+            let send = move |units| commits.send(CommitMail::Units(units));
+            let fetch = move |ask| fetches.send(FetchMail::Ask(ask));
+            Persist::new(store.describe(), monitor.signal(), send, fetch)
         });
         let shared = Arc::new(Shared::new(config, accounts, ids, addresses, persist));
         let mut recovery = None;
         let mut committing = None;
-        if let (Some(mut store), Some(commit_loop)) = (store, commit_loop) {
+        if let (Some(mut store), Some(commit_loop), Some(fetch_loop)) =
+            (store, commit_loop, fetch_loop)
+        {
             let number = u16::try_from(loops + 1).unwrap_or(u16::MAX);
             let mut carry = Carry::new(number);
             let mut turn = Turn::new(wall_ms(), &shared, &mut carry);
             let (report, position) = recovery::recover(store.as_mut(), &mut turn, progress)?;
             turn.finish();
             recovery = Some(report);
+            let fetcher = Fetcher::new(store.reader()?);
             let committer = Committer::new(store, &shared.config, monitor, position);
-            committing = Some((
-                commit_loop,
-                CommitLoop::new(Side::new(Arc::clone(&shared), carry), committer),
-            ));
+            let commits = CommitLoop::new(Side::new(Arc::clone(&shared), carry), committer);
+            let side = Side::new(Arc::clone(&shared), Carry::new(number.saturating_add(1)));
+            let fetches = FetchLoop::new(side, fetcher);
+            committing = Some(((commit_loop, commits), (fetch_loop, fetches)));
         }
 
         let made: io::Result<Vec<_>> = (0..loops).map(|_| EventLoop::new(idle)).collect();
@@ -260,11 +273,15 @@ impl Broker {
             mailboxes,
             threads: Vec::with_capacity(loops),
             committer: None,
+            fetcher: None,
             recovery,
             _lock: lock,
         };
-        if let Some((commit_loop, handler)) = committing {
-            broker.committer = Some(commit(commit_loop, handler).map_err(StartError::Loop)?);
+        if let Some(((commit_loop, commits), (fetch_loop, fetches))) = committing {
+            let committer = beside("tidegate-commit", commit_loop, commits);
+            broker.committer = Some(committer.map_err(StartError::Loop)?);
+            let fetcher = beside("tidegate-fetch", fetch_loop, fetches);
+            broker.fetcher = Some(fetcher.map_err(StartError::Loop)?);
         }
         let mut listeners = vec![
             (mapper, Entrance::PortMapper),
@@ -375,7 +392,14 @@ impl Broker {
                 tracing::error!("an event loop panicked");
             }
         }
-        // Behind everything the loops have left.
+        // What it would find is of use to nobody any more.
+        if let Some((thread, mailbox)) = self.fetcher.take() {
+            mailbox.send(FetchMail::Close);
+            if thread.join().is_err() {
+                tracing::error!("the thread that reads from the store panicked");
+            }
+        }
+        // Behind everything the others have left.
         if let Some((thread, mailbox)) = self.committer.take() {
             mailbox.send(CommitMail::Close);
             if thread.join().is_err() {
@@ -399,18 +423,19 @@ fn store_in(_: Option<&Path>) -> Result<Option<Box<dyn MessageStore>>, StartErro
     Ok(None)
 }
 
-/// Starts the thread that commits.
-fn commit(
-    commit_loop: EventLoop<CommitMail>,
-    mut handler: CommitLoop,
-) -> io::Result<(JoinHandle<()>, CommitMailbox)> {
-    let mailbox = commit_loop.mailbox();
+/// Starts a thread beside the loops.
+fn beside<M: Send + 'static>(
+    name: &'static str,
+    event_loop: EventLoop<M>,
+    mut handler: impl Handler<Mail = M> + Send + 'static,
+) -> io::Result<Beside<M>> {
+    let mailbox = event_loop.mailbox();
     let run = move || {
-        if let Err(error) = commit_loop.run(&mut handler) {
-            tracing::error!(%error, "nothing is stored any more");
+        if let Err(error) = event_loop.run(&mut handler) {
+            tracing::error!(%error, thread = name, "the store is served no more");
         }
     };
-    let thread = std::thread::Builder::new().name("tidegate-commit".into()).spawn(run)?;
+    let thread = std::thread::Builder::new().name(name.into()).spawn(run)?;
     Ok((thread, mailbox))
 }
 

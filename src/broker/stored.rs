@@ -72,7 +72,7 @@ impl Stored {
     /// What stays known of it without its body.
     pub(super) fn known(&self) -> Known<'_> {
         let (sequence, bytes, share) = (self.sequence(), self.bytes(), self.share.as_ref());
-        Known { sequence, bytes, share }
+        Known { sequence, bytes, share, is_here: true }
     }
 }
 
@@ -85,6 +85,8 @@ pub(super) struct Known<'a> {
     pub bytes: u64,
     /// What its subscriptions share, if it was sent to a topic.
     pub share: Option<&'a Arc<Share>>,
+    /// Its body is in memory.
+    pub is_here: bool,
 }
 
 /// What the subscriptions of a topic share of one message.
@@ -93,6 +95,10 @@ pub(super) struct Share {
     /// The topic, which counts the message once however many subscriptions hold it; `None`: it is
     /// no more.
     pub topic: Option<Arc<Destination>>,
+    /// The store's number of a topic that is no more.
+    old_place: u64,
+    /// How many of the holders of a stored message have its body.
+    bodies: Holders,
     /// How many subscriptions hold the message.
     holders: Holders,
     /// The topic had no room for it any more.
@@ -107,9 +113,41 @@ impl Share {
         Self { topic: Some(Arc::clone(topic)), ..Self::default() }
     }
 
+    /// Of a stored message whose topic, which had this number in the store, is no more.
+    pub(super) fn of_old(place: u64) -> Self {
+        Self { old_place: place, ..Self::default() }
+    }
+
+    /// The number under which the store has the message.
+    pub(super) fn place(&self) -> u64 {
+        self.topic.as_ref().map_or(self.old_place, |topic| topic.place())
+    }
+
     /// So many subscriptions hold it from now on. Called before any of them is told.
     pub(super) fn set_holders(&self, count: u32) {
+        self.bodies.set(count);
         self.holders.set(count);
+    }
+
+    /// One more holds it, with its body; `true` if nobody had that.
+    pub(super) fn hold(&self) -> bool {
+        self.holders.add();
+        self.take_body()
+    }
+
+    /// One more holds it; `false` if nobody does any more.
+    pub(super) fn retain(&self) -> bool {
+        self.holders.retain()
+    }
+
+    /// A holder has its body no longer; `true` for the last one.
+    pub(super) fn drop_body(&self) -> bool {
+        self.bodies.release()
+    }
+
+    /// A holder has its body again; `true` for the first one.
+    pub(super) fn take_body(&self) -> bool {
+        self.bodies.add()
     }
 
     /// A subscription is done with it; `true` for the last one.

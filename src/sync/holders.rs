@@ -44,6 +44,19 @@ impl Holders {
         self.count.fetch_sub(1, Ordering::Relaxed) == 1
     }
 
+    /// One more holds it, if anybody does; `false` if nobody does any more.
+    pub fn retain(&self) -> bool {
+        // Relaxed: the count alone decides, in one step as H1.
+        let more = |count: u32| (count > 0).then(|| count + 1);
+        self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// One more holds it; `true` for the first one.
+    pub fn add(&self) -> bool {
+        // Relaxed (H1).
+        self.count.fetch_add(1, Ordering::Relaxed) == 0
+    }
+
     /// Whether any is left. One that is found may let go right after.
     pub fn any(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 0

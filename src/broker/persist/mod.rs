@@ -33,7 +33,7 @@ pub(super) use self::{
     marks::Marks,
     unit::{Copy, Op, Ops, Places, Prepared, StoredKey, Then, Unit, Unstored},
 };
-use super::room::Refused;
+use super::{ahead::Ask, room::Refused};
 
 /// What the store's side of a broker shows to everybody else.
 pub(super) struct Persist {
@@ -44,11 +44,13 @@ pub(super) struct Persist {
     /// For people.
     pub counts: Counts,
     send: Box<SendUnits>,
+    fetch: Box<SendAsk>,
     refuses: AtomicBool,
     reason: Snapshot<Option<Unstored>>,
 }
 
 type SendUnits = dyn Fn(Vec<Unit>) + Send + Sync;
+type SendAsk = dyn Fn(Ask) + Send + Sync;
 
 /// What is counted of a store. One writer, the committer; times in microseconds.
 #[derive(Debug, Default)]
@@ -67,6 +69,8 @@ pub(super) struct Counts {
     pub median_us: AtomicU64,
     /// 99 of 100 of the latest took no longer.
     pub p99_us: AtomicU64,
+    /// Messages that the store did not have as they were written. Written by whoever finds one.
+    pub unreadable: AtomicU64,
     /// How often the store became stressed.
     pub alarms: AtomicU64,
 }
@@ -78,17 +82,20 @@ impl fmt::Debug for Persist {
 }
 
 impl Persist {
-    /// For a store like this; `send` brings units to its committer.
+    /// For a store like this; `send` brings units to its committer, `fetch` requests to whoever
+    /// reads from it.
     pub(super) fn new(
         description: String,
         stress: StressSignal,
         send: impl Fn(Vec<Unit>) + Send + Sync + 'static,
+        fetch: impl Fn(Ask) + Send + Sync + 'static,
     ) -> Self {
         Self {
             description,
             stress,
             counts: Counts::default(),
             send: Box::new(send),
+            fetch: Box::new(fetch),
             refuses: AtomicBool::new(false),
             reason: Snapshot::new(None),
         }
@@ -97,6 +104,11 @@ impl Persist {
     /// Leaves units, to be committed in this order.
     pub(super) fn send(&self, units: Vec<Unit>) {
         (self.send)(units);
+    }
+
+    /// Has bodies fetched.
+    pub(super) fn fetch(&self, ask: Ask) {
+        (self.fetch)(ask);
     }
 
     /// Whether anything is stored now.
