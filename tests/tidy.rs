@@ -235,7 +235,8 @@ fn this_reader_sees_code_and_not_comments_or_strings() {
     assert_eq!(used_modules(&file), []);
 }
 
-const ALL: &[&str] = &["src", "tests", "benches", "examples", "xtask", "loom-tests", "fuzz"];
+const ALL: &[&str] =
+    &["src", "tests", "benches", "examples", "faults", "xtask", "loom-tests", "fuzz"];
 
 /// What a test found, so that one run shows all of it.
 #[derive(Default)]

@@ -2,7 +2,7 @@
 //!
 //! Each [`Space`] is a keyspace; a batch is one atomic batch of fjall and one sync of its journal. As the
 //! last change of each goes a mark with the batch's number. By these marks, which lie in the journal as
-//! they were written, a start finds out whether fjall recovered everything that was acknowledged: see
+//! they were written, a start finds out whether everything that was acknowledged is there: see
 //! [`journal`].
 //!
 //! # Files
@@ -10,16 +10,22 @@
 //! | --- | --- |
 //! | `lock` | locked as long as the store is open; the lock is the kernel's and ends with the process |
 //! | `messages/` | what fjall keeps |
+//! | `messages/torn` | what the last start with a torn tail left out |
+//! | `messages.new/` | the same while it is being made; whatever is in there is thrown away |
 //!
 //! # Failure
 //! After a failed write or sync nothing is written any more: nobody knows what of it is on the disk.
 //! The next start finds out.
 
 mod journal;
+mod tables;
 
 use std::{
+    borrow::Cow,
+    collections::HashSet,
     fmt,
     fs::{File, TryLockError},
+    io::{self, ErrorKind},
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
 };
@@ -27,13 +33,13 @@ use std::{
 use bytes::Bytes;
 use fjall::{
     CompressionType, Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions, PersistMode,
-    config::CompressionPolicy,
+    Slice, config::CompressionPolicy,
 };
 
-use self::journal::{Journals, MARK_KEY, mark};
+use self::journal::{Journals, MARK_KEY, Mark, Renewed, sync_directory};
 use super::{
     Batch, Change, Durability, Entry, MessageStore, Outcome, Recovery, Space, StoreError,
-    StoreReader,
+    StoreReader, Value,
 };
 
 /// Where the marks of batches are.
@@ -77,6 +83,9 @@ pub struct FjallStore {
     database: Database,
     spaces: Spaces,
     outcome: Outcome,
+    /// The number of the last batch, and of the last one that was certainly synced.
+    last: u64,
+    synced: u64,
     failed: Option<String>,
     /// Held for its lock.
     _lock: File,
@@ -96,7 +105,7 @@ struct Spaces {
 }
 
 impl Spaces {
-    fn open(database: &Database, settings: FjallSettings) -> fjall::Result<Self> {
+    fn open(database: &Database, settings: FjallSettings, is_new: bool) -> Result<Self, String> {
         let options = |space: Space| {
             let uncompressed = || CompressionPolicy::all(CompressionType::None);
             let options = KeyspaceCreateOptions::default()
@@ -113,13 +122,20 @@ impl Spaces {
                 options.max_memtable_size(settings.buffer_bytes / 4)
             }
         };
-        let open = |space: Space| database.keyspace(space.name(), || options(space));
+        let open = |name: &str, space: Space| {
+            // The engine takes one whose directory is gone for one that never was.
+            if !is_new && !database.keyspace_exists(name) {
+                return Err(format!("the keyspace {name} is missing"));
+            }
+            let keyspace = database.keyspace(name, || options(space));
+            keyspace.map_err(|error| error.to_string())
+        };
         let mut all = Vec::with_capacity(Space::ALL.len());
         for space in Space::ALL {
-            all.push(open(space)?);
+            all.push(open(space.name(), space)?);
         }
-        let all = all.try_into().map_err(|_| fjall::Error::Unrecoverable)?;
-        Ok(Self { all, marks: database.keyspace(MARKS, || options(Space::About))? })
+        let all = all.try_into().map_err(|_| "spaces are missing".to_owned())?;
+        Ok(Self { all, marks: open(MARKS, Space::About)? })
     }
 
     const fn get(&self, space: Space) -> &Keyspace {
@@ -160,15 +176,22 @@ impl FjallStore {
             let reason = "there is no store in it; start a broker with it, or check the name";
             return Err(failed("opening", &reason));
         }
-        let before = Journals::scan(&inner).map_err(|error| failed("reading", &error))?;
-        let (database, spaces, dropped) = recovered(&inner, settings, &before)?;
+        if is_new {
+            make(directory, &inner, settings)
+                .map_err(|error| failed("making a store in", &error))?;
+        }
+        tables::check(&inner)?;
+        let journals = Journals::read(&inner)?;
+        let Opened { database, spaces, last, dropped } = opened(&inner, settings, journals)?;
         let outcome = if is_new {
             Outcome::Fresh
         } else {
             dropped.map_or(Outcome::Loaded, |what| Outcome::TornTailDropped { what })
         };
         let directory = directory.to_path_buf();
-        Ok(Self { directory, database, spaces, outcome, failed: None, _lock: lock })
+        // What was read was written again before it was read, or lies in tables, which are synced.
+        let synced = last;
+        Ok(Self { directory, database, spaces, outcome, last, synced, failed: None, _lock: lock })
     }
 
     fn usable(&self) -> Result<(), StoreError> {
@@ -185,21 +208,34 @@ impl FjallStore {
         StoreError::failed(format!("{action} in {}", self.directory.display()), reason)
     }
 
-    /// Removes what begins like this, too much for one batch. Whatever is left of it after a crash
-    /// belongs to nobody.
-    fn remove_many(&self, space: Space, prefix: &[u8]) -> fjall::Result<()> {
+    /// Removes what a batch left over because it was too much for it. Whatever is still there after
+    /// a crash belongs to nobody.
+    fn remove_left(&self, number: u64, left: &Left) -> fjall::Result<()> {
+        let keyspace = self.spaces.get(left.space);
         loop {
-            let keyspace = self.spaces.get(space);
             let mut batch = self.database.batch();
-            for guard in keyspace.prefix(prefix).take(REMOVED_AT_ONCE) {
-                batch.remove(keyspace, guard.key()?);
+            for guard in keyspace.prefix(&left.prefix) {
+                let key = guard.key()?;
+                if !left.kept.contains(&*key) {
+                    batch.remove(keyspace, key);
+                }
+                if batch.len() == REMOVED_AT_ONCE {
+                    break;
+                }
             }
-            let count = batch.len();
+            let is_last = batch.len() < REMOVED_AT_ONCE;
+            batch.insert(&self.spaces.marks, MARK_KEY, self.mark(number));
             batch.commit()?;
-            if count < REMOVED_AT_ONCE {
+            if is_last {
                 return Ok(());
             }
         }
+    }
+
+    /// The mark of a batch that is written next.
+    fn mark(&self, number: u64) -> Vec<u8> {
+        let (synced, sequence) = (self.synced, self.database.seqno());
+        Mark { number, synced, sequence }.to_bytes().to_vec()
     }
 
     fn write(&self, batch: &Batch, durability: Durability) -> fjall::Result<()> {
@@ -209,104 +245,187 @@ impl FjallStore {
         };
         let mut out = fjall::OwnedWriteBatch::with_capacity(self.database.clone(), batch.len() + 1)
             .durability(Some(mode));
-        let (mut left, mut joined) = (Vec::new(), Vec::new());
-        for change in batch.changes() {
+        let mut left = Vec::new();
+        let mut steps: Vec<Step<'_>> = Vec::with_capacity(batch.len());
+        for (at, change) in batch.changes().enumerate() {
             match change {
                 Change::Put { space, key, value } => {
-                    joined.clear();
-                    joined.extend_from_slice(value.head);
-                    joined.extend_from_slice(value.body);
-                    out.insert(self.spaces.get(space), key, joined.as_slice());
+                    steps.push(Step { space, key: key.into(), at, value: Some(value) });
                 }
-                Change::Remove { space, key } => out.remove(self.spaces.get(space), key),
+                Change::Remove { space, key } => {
+                    steps.push(Step { space, key: key.into(), at, value: None });
+                }
                 Change::RemoveAll { space, prefix } => {
-                    let keyspace = self.spaces.get(space);
-                    let keys: Vec<_> = keyspace
-                        .prefix(prefix)
-                        .take(REMOVED_AT_ONCE)
-                        .map(fjall::Guard::key)
-                        .collect::<fjall::Result<_>>()?;
-                    if keys.len() == REMOVED_AT_ONCE {
-                        left.push((space, prefix.to_vec()));
+                    for before in 0..steps.len() {
+                        let Step { space: of, key, .. } = &steps[before];
+                        if *of == space && key.starts_with(prefix) {
+                            let key = key.clone();
+                            steps.push(Step { space, key, at, value: None });
+                        }
                     }
-                    keys.into_iter().for_each(|key| out.remove(keyspace, key));
+                    let count = steps.len();
+                    for guard in self.spaces.get(space).prefix(prefix).take(REMOVED_AT_ONCE) {
+                        let key = guard.key()?.to_vec().into();
+                        steps.push(Step { space, key, at, value: None });
+                    }
+                    if steps.len() - count == REMOVED_AT_ONCE {
+                        left.push(Left { space, prefix: prefix.to_vec(), kept: HashSet::new() });
+                    }
                 }
             }
         }
-        out.insert(&self.spaces.marks, MARK_KEY, mark(batch.number()).as_slice());
-        out.commit()?;
-        for (space, prefix) in left {
-            self.remove_many(space, &prefix)?;
+        // All changes of a batch have one sequence number, so each key may come once only.
+        steps.sort_unstable_by(|a, b| (a.place(), a.at).cmp(&(b.place(), b.at)));
+        let mut steps = steps.into_iter().peekable();
+        while let Some(step) = steps.next() {
+            if steps.peek().is_some_and(|next| next.place() == step.place()) {
+                continue;
+            }
+            let keyspace = self.spaces.get(step.space);
+            match step.value {
+                Some(value) => {
+                    for left in left.iter_mut().filter(|left| left.covers(&step)) {
+                        left.kept.insert(step.key.to_vec());
+                    }
+                    out.insert(keyspace, &*step.key, Slice::fused(value.head, value.body));
+                }
+                None => out.remove(keyspace, &*step.key),
+            }
         }
-        Ok(())
+        out.insert(&self.spaces.marks, MARK_KEY, self.mark(batch.number()));
+        out.commit()?;
+        left.iter().try_for_each(|left| self.remove_left(batch.number(), left))
     }
 }
 
-/// Opens the engine, and finds out whether it recovered all that was acknowledged; what it dropped
-/// of the last batch, if anything.
-fn recovered(
-    inner: &Path,
-    settings: FjallSettings,
-    before: &Journals,
-) -> Result<(Database, Spaces, Option<String>), StoreError> {
-    let corrupt = |reason: String| StoreError::Corrupt {
-        place: before.last_place().unwrap_or_else(|| inner.display().to_string()),
-        reason,
-    };
-    let (opened, cut) = match open_engine(inner, settings) {
-        Ok(opened) => (opened, None),
-        Err(reason) => {
-            // A last batch that was not written to its end may look like anything. It was never
-            // acknowledged, and may go; whatever lies before another one may not.
-            let cut = before.cut_last(inner).map_err(|error| corrupt(error.to_string()))?;
-            let Some(cut) = cut else { return Err(corrupt(reason)) };
-            let opened = open_engine(inner, settings).map_err(|again| {
-                // What was cut off is put back: nothing was changed.
-                let restored = cut.restore();
-                corrupt(match restored {
-                    Ok(()) => again,
-                    Err(error) => {
-                        format!("{again}; and what was cut off is in a file beside: {error}")
-                    }
-                })
-            })?;
-            (opened, Some(cut.what()))
-        }
-    };
-    let (database, spaces) = opened;
-    let found = spaces
-        .marks
-        .get(MARK_KEY)
-        .map_err(|error| corrupt(error.to_string()))?
-        .and_then(|value| journal::read_mark(&value))
-        .unwrap_or(0);
-    let wanted = before.surely_acknowledged();
-    if found < wanted {
-        return Err(corrupt(format!(
-            "batch {} and what follows cannot be read, and batch {wanted} was written whole",
-            found + 1
-        )));
+/// One change of one key; of several, the last counts.
+struct Step<'a> {
+    space: Space,
+    key: Cow<'a, [u8]>,
+    at: usize,
+    value: Option<Value<'a>>,
+}
+
+impl Step<'_> {
+    fn place(&self) -> (Space, &[u8]) {
+        (self.space, &self.key)
     }
-    let dropped = cut.or_else(|| {
-        before.torn_after(found).map(|bytes| format!("{bytes} bytes behind batch {found}"))
+}
+
+/// What is still to be removed when a batch is in.
+struct Left {
+    space: Space,
+    prefix: Vec<u8>,
+    /// What the batch put there.
+    kept: HashSet<Vec<u8>>,
+}
+
+impl Left {
+    fn covers(&self, step: &Step<'_>) -> bool {
+        self.space == step.space && step.key.starts_with(&self.prefix)
+    }
+}
+
+/// Makes an empty store, under its name only when it is complete.
+fn make(directory: &Path, inner: &Path, settings: FjallSettings) -> Result<(), String> {
+    let new = directory.join("messages.new");
+    match std::fs::remove_dir_all(&new) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.to_string()),
+        _ => {}
+    }
+    drop(open_engine(&new, settings, true)?);
+    let named = || {
+        sync_directories(&new)?;
+        std::fs::rename(&new, inner)?;
+        sync_directory(directory)?;
+        // The directory may be new as well.
+        directory.canonicalize()?.parent().map_or(Ok(()), sync_directory)
+    };
+    named().map_err(|error| error.to_string())
+}
+
+/// Makes all names below a directory survive the end of the machine.
+fn sync_directories(directory: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            sync_directories(&entry.path())?;
+        }
+    }
+    sync_directory(directory)
+}
+
+/// The engine, with what was found.
+struct Opened {
+    database: Database,
+    spaces: Spaces,
+    last: u64,
+    dropped: Option<String>,
+}
+
+/// Opens the engine, and finds out whether it has all that lies in its journals.
+fn opened(inner: &Path, settings: FjallSettings, journals: Journals) -> Result<Opened, StoreError> {
+    let corrupt =
+        |reason: String| StoreError::Corrupt { place: inner.display().to_string(), reason };
+    let wanted = journals.last;
+    let renewed = journals.renew(inner).map_err(|error| {
+        StoreError::failed(format!("writing the journal in {} again", inner.display()), error)
+    })?;
+    // Whatever is wrong elsewhere, the journal is as it was found.
+    let give_up = |reason: String| {
+        let restored = renewed.as_ref().map_or(Ok(()), Renewed::restore);
+        corrupt(match restored {
+            Ok(()) => reason,
+            Err(error) => format!("{reason}; and the journal cannot be put back: {error}"),
+        })
+    };
+    let (database, spaces) = open_engine(inner, settings, false).map_err(give_up)?;
+    let mark = spaces.marks.get(MARK_KEY).map_err(|error| error.to_string());
+    let last = match mark {
+        Err(reason) => Err(reason),
+        Ok(None) => Ok(0),
+        Ok(Some(mark)) => match Mark::read(&mark) {
+            Some(mark) => Ok(mark.number),
+            None => Err("the mark of the last batch cannot be read".to_owned()),
+        },
+    };
+    let last = last.and_then(|last| {
+        if last >= wanted {
+            return Ok(last);
+        }
+        Err(format!("batch {wanted} was written, and the engine has no more than batch {last}"))
     });
-    Ok((database, spaces, dropped))
+    match last {
+        Ok(last) => {
+            let dropped = renewed.and_then(|renewed| renewed.dropped());
+            Ok(Opened { database, spaces, last, dropped })
+        }
+        Err(reason) => {
+            drop((database, spaces));
+            Err(give_up(reason))
+        }
+    }
 }
 
 /// Opens the engine; what it says, or panics with, as text.
-fn open_engine(inner: &Path, settings: FjallSettings) -> Result<(Database, Spaces), String> {
+fn open_engine(
+    inner: &Path,
+    settings: FjallSettings,
+    is_new: bool,
+) -> Result<(Database, Spaces), String> {
     let open = || {
         let database = Database::builder(inner)
             .cache_size(settings.cache_bytes)
             .journal_compression(CompressionType::None)
             .manual_journal_persist(true)
             .worker_threads(1)
-            .open()?;
-        let spaces = Spaces::open(&database, settings)?;
-        fjall::Result::Ok((database, spaces))
+            .open()
+            .map_err(|error| error.to_string())?;
+        let spaces = Spaces::open(&database, settings, is_new)?;
+        Ok((database, spaces))
     };
     match catch_unwind(AssertUnwindSafe(open)) {
-        Ok(opened) => opened.map_err(|error| error.to_string()),
+        Ok(opened) => opened,
         Err(panic) => Err(panic_text(panic.as_ref())),
     }
 }
@@ -335,13 +454,25 @@ impl MessageStore for FjallStore {
 
     fn commit(&mut self, batch: &Batch, durability: Durability) -> Result<(), StoreError> {
         self.usable()?;
-        self.write(batch, durability).map_err(|error| self.fail("a commit", &error))
+        let number = batch.number();
+        if number <= self.last {
+            let reason = format!("its number is not greater than {}, the last one", self.last);
+            return Err(StoreError::failed(format!("committing batch {number}"), reason));
+        }
+        self.write(batch, durability).map_err(|error| self.fail("a commit", &error))?;
+        self.last = number;
+        if durability == Durability::Synced {
+            self.synced = number;
+        }
+        Ok(())
     }
 
     fn sync(&mut self) -> Result<(), StoreError> {
         self.usable()?;
         let synced = self.database.persist(PersistMode::SyncData);
-        synced.map_err(|error| self.fail("a sync", &error))
+        synced.map_err(|error| self.fail("a sync", &error))?;
+        self.synced = self.last;
+        Ok(())
     }
 
     fn reader(&self) -> Result<Box<dyn StoreReader>, StoreError> {
@@ -379,7 +510,7 @@ impl Iterator for Scan {
         let read = match catch_unwind(AssertUnwindSafe(step)) {
             Ok(None) => None,
             Ok(Some(Ok((key, value)))) => {
-                let (key, value) = (Bytes::from_owner(key), Bytes::from_owner(value));
+                let (key, value) = (Bytes::from(key), Bytes::from(value));
                 return Some(Ok(Entry { space: self.space, key, value }));
             }
             Ok(Some(Err(error))) => {
@@ -409,7 +540,7 @@ impl StoreReader for Reader {
         let get = |key: &Bytes| {
             let value = keyspace.get(key);
             let value = value.map_err(|error| StoreError::corrupt(space, key, error))?;
-            Ok(value.map(Bytes::from_owner))
+            Ok(value.map(Bytes::from))
         };
         keys.iter().map(get).collect()
     }

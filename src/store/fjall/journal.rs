@@ -1,17 +1,35 @@
-//! What lies in the engine's journals as it was written.
+//! What lies in the engine's journals, read before the engine reads it.
 //!
-//! The engine takes the first batch that it cannot read for the end of a journal, and cuts it off. That
-//! is right for the last one, whose write may have been interrupted, and wrong for every other. So
-//! each batch ends with a mark, and before the engine sees a journal its marks are looked for.
+//! The engine takes the first batch that it cannot read for the end of a journal, and cuts off what
+//! follows. That is right for batches that were being written when the machine stopped, and wrong
+//! for all others. So each batch ends with a [`Mark`], which says up to which batch everything was
+//! synced when it was written, and all journals are read here first, without a change.
 //!
-//! Batches are written one after the other, each synced before the next begins: a mark that is
-//! written whole says that the batch before it was acknowledged, or may have been.
+//! # A batch in a journal
+//! | bytes | what |
+//! | --- | --- |
+//! | 1, 4, 8 | 1; changes; sequence number, not covered by the checksum |
+//! | 1, 1, 1, 8, 2, 4, 4 | for each change 2; kind; compression; keyspace; lengths of key, value, and value as stored |
+//! | key, value | |
+//! | 1, 8, 4 | 3; checksum (XXH3) of all changes; `FJL` 3 |
+//!
+//! Numbers are little-endian. A new journal is 64 MiB of zeros.
+//!
+//! # What counts as torn
+//! Bytes that are no batch, in the newest journal only, and only if no mark behind them says that a
+//! batch among them was synced. If they end as a batch ends, there must be a sector among them that
+//! was never written, and holds zeros: otherwise something was altered later.
 
 use std::{
-    fs::{File, OpenOptions},
-    io::{self, Read, Seek, SeekFrom, Write},
+    fs::File,
+    io::{self, Write},
+    ops::Range,
     path::{Path, PathBuf},
 };
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::store::StoreError;
 
 /// The key of the mark.
 pub(super) const MARK_KEY: &[u8] = b"last";
@@ -19,221 +37,341 @@ pub(super) const MARK_KEY: &[u8] = b"last";
 /// How a mark begins. Random, so that no message holds it by chance.
 const MAGIC: [u8; 16] = *b"\x93tg-mark\xd1\x5e\xf7\x0c\x88\xb2\x41\xea";
 
-const MARK_LEN: usize = MAGIC.len() + 8 + 4;
-
-/// What the engine writes behind the last change of a batch: a tag, a checksum and four bytes.
-const END_TAG: u8 = 3;
+const START_LEN: usize = 1 + 4 + 8;
+const ITEM_LEN: usize = 1 + 1 + 1 + 8 + 2 + 4 + 4;
 const END_LEN: usize = 1 + 8 + 4;
 const END_MAGIC: &[u8] = b"FJL\x03";
+const START: u8 = 1;
+const ITEM: u8 = 2;
+const END: u8 = 3;
 
-/// Bytes read at once.
-const STEP: usize = 1 << 20;
+/// What a disk writes whole.
+const SECTOR: usize = 512;
 
-/// The mark of a batch.
-pub(super) fn mark(number: u64) -> [u8; MARK_LEN] {
-    let mut mark = [0; MARK_LEN];
-    let (magic, rest) = mark.split_at_mut(MAGIC.len());
-    magic.copy_from_slice(&MAGIC);
-    let (digits, check) = rest.split_at_mut(8);
-    digits.copy_from_slice(&number.to_be_bytes());
-    check.copy_from_slice(&crc32fast::hash(digits).to_be_bytes());
-    mark
-}
+/// How far a sequence number may be ahead of what was seen before the batch: the engine's own work
+/// takes some, too.
+const SEQUENCE_AHEAD: u64 = 1 << 32;
 
-/// The number of a mark.
-pub(super) fn read_mark(bytes: &[u8]) -> Option<u64> {
-    let rest = bytes.strip_prefix(&MAGIC)?;
-    let (digits, check) = rest.split_first_chunk::<8>()?;
-    let check = check.first_chunk::<4>()?;
-    (crc32fast::hash(digits).to_be_bytes() == *check).then_some(u64::from_be_bytes(*digits))
-}
-
-/// Where a batch ends.
+/// What a batch ends with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Found {
-    number: u64,
-    /// Behind its last byte.
-    end: u64,
-    /// Its last bytes are there, too.
-    is_whole: bool,
+pub(super) struct Mark {
+    /// The number of the batch.
+    pub(super) number: u64,
+    /// All batches up to this number were synced before this one was written.
+    pub(super) synced: u64,
+    /// The engine's next sequence number at that time.
+    pub(super) sequence: u64,
 }
 
-/// The journals of an engine, as they lie there.
+impl Mark {
+    const LEN: usize = MAGIC.len() + 3 * 8 + 4;
+
+    /// As it is written.
+    pub(super) fn to_bytes(self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        let mut at = 0;
+        let mut put = |part: &[u8]| {
+            bytes[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        };
+        put(&MAGIC);
+        for number in [self.number, self.synced, self.sequence] {
+            put(&number.to_be_bytes());
+        }
+        let check = crc32fast::hash(&bytes[..Self::LEN - 4]);
+        bytes[Self::LEN - 4..].copy_from_slice(&check.to_be_bytes());
+        bytes
+    }
+
+    /// One at the start of these bytes.
+    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; Self::LEN] = bytes.first_chunk()?;
+        let (covered, check) = bytes.split_last_chunk::<4>()?;
+        if crc32fast::hash(covered).to_be_bytes() != *check {
+            return None;
+        }
+        let (numbers, _) = covered.strip_prefix(&MAGIC)?.as_chunks::<8>();
+        let &[number, synced, sequence] = numbers else { return None };
+        let [number, synced, sequence] = [number, synced, sequence].map(u64::from_be_bytes);
+        Some(Self { number, synced, sequence })
+    }
+}
+
+/// What the journals hold.
 #[derive(Debug, Default)]
 pub(super) struct Journals {
-    /// The newest one, and its marks in order.
-    newest: Option<PathBuf>,
-    marks: Vec<Found>,
-    /// Behind the last byte of it that is not zero.
-    written: u64,
-    /// The greatest mark of all older ones.
-    older: u64,
+    /// The number of their last batch; 0: they have none.
+    pub(super) last: u64,
+    newest: Option<Newest>,
+}
+
+/// The journal the engine goes on with.
+#[derive(Debug)]
+struct Newest {
+    path: PathBuf,
+    /// Behind the last whole batch.
+    keep: usize,
+    /// How long the file is.
+    length: u64,
+    /// What is in it, without zeros at the end.
+    bytes: Vec<u8>,
 }
 
 impl Journals {
     /// Reads them, without a change. A directory that is not there has none.
-    pub(super) fn scan(inner: &Path) -> io::Result<Self> {
-        let mut files: Vec<(u64, PathBuf)> = Vec::new();
-        let listed = match std::fs::read_dir(inner) {
-            Ok(listed) => listed,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
-            Err(error) => return Err(error),
-        };
-        for file in listed {
-            let path = file?.path();
-            let is_journal = path.extension().is_some_and(|end| end == "jnl");
-            let number = path.file_stem().filter(|_| is_journal);
-            if let Some(number) = number.and_then(|stem| stem.to_str()?.parse().ok()) {
-                files.push((number, path));
-            }
-        }
-        files.sort_unstable();
+    pub(super) fn read(inner: &Path) -> Result<Self, StoreError> {
         let mut all = Self::default();
-        if let Some((_, newest)) = files.pop() {
-            (all.marks, all.written) = marks_of(&newest)?;
-            all.newest = Some(newest);
-        }
-        for (_, older) in files {
-            let (marks, _) = marks_of(&older)?;
-            all.older = marks.iter().map(|mark| mark.number).max().unwrap_or(0).max(all.older);
+        let mut sequence = 0;
+        let files = list(inner).map_err(|error| unread(inner, &error))?;
+        for (at, (number, path)) in files.iter().enumerate() {
+            if at > 0 && files[at - 1].0 + 1 != *number {
+                let reason = format!("the one before, {}.jnl, is missing", number - 1);
+                return Err(corrupt(path, 0, reason));
+            }
+            let mut bytes = std::fs::read(path).map_err(|error| unread(path, &error))?;
+            let length = bytes.len() as u64;
+            bytes.truncate(written(&bytes));
+            let is_newest = at + 1 == files.len();
+            let mut keep = 0;
+            while keep < bytes.len() {
+                let reason = match Whole::read(&bytes, keep, sequence) {
+                    Ok(whole) => {
+                        (all.last, sequence, keep) = (whole.mark.number, whole.sequence, whole.end);
+                        continue;
+                    }
+                    Err(reason) => reason,
+                };
+                let rest = Rest { bytes: &bytes, keep, last: all.last };
+                if !is_newest || !rest.is_torn() {
+                    return Err(corrupt(path, keep, rest.told(reason)));
+                }
+                break;
+            }
+            if is_newest {
+                all.newest = Some(Newest { path: path.clone(), keep, length, bytes });
+            }
         }
         Ok(all)
     }
 
-    /// The last batch of which it is certain that it was written whole and may have been
-    /// acknowledged, and that is not the very last one unless its end is there.
-    pub(super) fn surely_acknowledged(&self) -> u64 {
-        let last = self.marks.last().map_or(self.older, |last| {
-            if last.is_whole { last.number } else { last.number.saturating_sub(1) }
-        });
-        last.max(self.older)
-    }
-
-    /// Where the last mark is, for people.
-    pub(super) fn last_place(&self) -> Option<String> {
-        let newest = self.newest.as_ref()?;
-        let at = self.marks.last().map_or(0, |last| last.end);
-        Some(format!("{} near byte {at}", newest.display()))
-    }
-
-    /// Bytes that lie behind a batch and belong to no whole one.
-    pub(super) fn torn_after(&self, number: u64) -> Option<u64> {
-        let end = self.marks.iter().rev().find(|mark| mark.number == number).map(|mark| mark.end);
-        // Without its mark, the journal begins with the torn one.
-        let torn = self.written.saturating_sub(end.unwrap_or(0));
-        let may_be = end.is_some() || self.marks.is_empty();
-        Some(torn).filter(|torn| may_be && *torn > 0)
-    }
-
-    /// Cuts the last batch off the newest journal, if nothing whole lies behind the one before. What
-    /// is cut off is kept in a file beside.
-    pub(super) fn cut_last(&self, inner: &Path) -> io::Result<Option<Cut>> {
-        let Some(journal) = &self.newest else { return Ok(None) };
-        let keep = match self.marks.as_slice() {
-            [] => 0,
-            [.., before, last] if last.is_whole => before.end,
-            [last] if last.is_whole => 0,
-            [.., before] if !before.is_whole => {
-                self.marks.iter().rev().nth(1).map_or(0, |mark| mark.end)
-            }
-            [.., last] => last.end,
-        };
-        if keep >= self.written {
-            return Ok(None);
-        }
-        let mut file = OpenOptions::new().read(true).write(true).open(journal)?;
-        let length = file.metadata()?.len();
-        file.seek(SeekFrom::Start(keep))?;
-        let mut tail = Vec::new();
-        (&file).take(self.written - keep).read_to_end(&mut tail)?;
+    /// Writes the newest one again, without what was not written to its end, which is kept in a file
+    /// beside. What was read may never have reached the disk, if a sync failed before.
+    pub(super) fn renew(self, inner: &Path) -> io::Result<Option<Renewed>> {
+        let Some(newest) = self.newest else { return Ok(None) };
+        let (whole, torn) = newest.bytes.split_at(newest.keep);
         let beside = inner.join("torn");
-        let mut kept = File::create(&beside)?;
-        kept.write_all(&tail)?;
-        kept.sync_all()?;
-        file.set_len(keep)?;
-        file.sync_all()?;
-        Ok(Some(Cut { journal: journal.clone(), keep, length, tail, beside }))
+        if !torn.is_empty() {
+            replace(&beside, torn, 0)?;
+        }
+        replace(&newest.path, whole, 0)?;
+        Ok(Some(Renewed { newest, beside }))
     }
 }
 
-/// What was cut off a journal.
+/// Puts a file there at once, with zeros up to this length.
+fn replace(path: &Path, bytes: &[u8], length: u64) -> io::Result<()> {
+    let new = path.with_extension("new");
+    let mut file = File::create(&new)?;
+    file.write_all(bytes)?;
+    if length > bytes.len() as u64 {
+        file.set_len(length)?;
+    }
+    file.sync_all()?;
+    std::fs::rename(&new, path)?;
+    path.parent().map_or(Ok(()), sync_directory)
+}
+
+/// Makes the names in a directory survive the end of the machine.
+pub(super) fn sync_directory(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
+}
+
+/// How many bytes there are without the zeros at the end.
+fn written(bytes: &[u8]) -> usize {
+    // Blocks are compared at once, which takes a fraction of the time.
+    const ZEROS: [u8; 4096] = [0; 4096];
+    let is_zero = |block: &&[u8]| **block == ZEROS[..block.len()];
+    let zeros: usize = bytes.rchunks(ZEROS.len()).take_while(is_zero).map(<[u8]>::len).sum();
+    let bytes = &bytes[..bytes.len() - zeros];
+    bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)
+}
+
+/// The journals in their order.
+fn list(inner: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+    let mut files = Vec::new();
+    let listed = match std::fs::read_dir(inner) {
+        Ok(listed) => listed,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(files),
+        Err(error) => return Err(error),
+    };
+    for file in listed {
+        let path = file?.path();
+        let is_journal = path.extension().is_some_and(|end| end == "jnl");
+        let number = path.file_stem().filter(|_| is_journal);
+        if let Some(number) = number.and_then(|stem| stem.to_str()?.parse().ok()) {
+            files.push((number, path));
+        }
+    }
+    files.sort_unstable();
+    Ok(files)
+}
+
+fn unread(path: &Path, error: &io::Error) -> StoreError {
+    StoreError::failed(format!("reading {}", path.display()), error)
+}
+
+fn corrupt(path: &Path, at: usize, reason: String) -> StoreError {
+    StoreError::Corrupt { place: format!("{} byte {at}", path.display()), reason }
+}
+
+/// A batch that is as it was written.
+struct Whole {
+    mark: Mark,
+    sequence: u64,
+    /// Behind its last byte.
+    end: usize,
+}
+
+/// Where the parts of a batch lie, whatever they hold.
+struct Shape {
+    sequence: u64,
+    items: Range<usize>,
+    /// The last value.
+    last: Range<usize>,
+    end: usize,
+}
+
+impl Shape {
+    /// Follows the lengths from the start of a batch.
+    fn at(bytes: &[u8], start: usize) -> Result<Self, &'static str> {
+        const SHORT: &str = "it goes beyond the end";
+        let head = bytes.get(start..start + START_LEN).ok_or(SHORT)?;
+        if head[0] != START {
+            return Err("no batch begins there");
+        }
+        let (count, sequence) = (little(&head[1..5]), little(&head[5..]));
+        let mut at = start + START_LEN;
+        let mut last = at..at;
+        for _ in 0..count {
+            let head = bytes.get(at..at + ITEM_LEN).ok_or(SHORT)?;
+            if head[0] != ITEM {
+                return Err("no change begins where one should");
+            }
+            let (key, value) = (little(&head[11..13]), little(&head[17..21]));
+            let value_at = at + ITEM_LEN + count_of(key);
+            at = value_at + count_of(value);
+            last = value_at..at;
+            if at > bytes.len() {
+                return Err(SHORT);
+            }
+        }
+        let end = at + END_LEN;
+        if end > bytes.len() {
+            return Err(SHORT);
+        }
+        Ok(Self { sequence, items: start + START_LEN..at, last, end })
+    }
+}
+
+impl Whole {
+    fn read(bytes: &[u8], start: usize, sequence: u64) -> Result<Self, &'static str> {
+        let shape = Shape::at(bytes, start)?;
+        let end = &bytes[shape.items.end..shape.end];
+        if end[0] != END || !end.ends_with(END_MAGIC) {
+            return Err("its end is missing");
+        }
+        if xxh3_64(&bytes[shape.items]) != little(&end[1..9]) {
+            return Err("its checksum is another one");
+        }
+        let mark = Mark::read(&bytes[shape.last]).ok_or("it has no mark")?;
+        let ahead = shape.sequence.checked_sub(mark.sequence);
+        if shape.sequence <= sequence && sequence > 0 || ahead.is_none_or(|a| a > SEQUENCE_AHEAD) {
+            return Err("its sequence number is not possible");
+        }
+        Ok(Self { mark, sequence: shape.sequence, end: shape.end })
+    }
+}
+
+fn little(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+}
+
+/// A length of at most four bytes.
+fn count_of(length: u64) -> usize {
+    usize::try_from(length).unwrap_or(usize::MAX >> 1)
+}
+
+/// What lies behind the last whole batch.
+struct Rest<'a> {
+    bytes: &'a [u8],
+    keep: usize,
+    /// The number of that batch.
+    last: u64,
+}
+
+impl Rest<'_> {
+    /// Marks that lie here, with where.
+    fn marks(&self) -> impl Iterator<Item = (usize, Mark)> {
+        let rest = &self.bytes[self.keep..];
+        let starts = rest.windows(MAGIC.len()).enumerate().filter(|(_, found)| *found == MAGIC);
+        starts.filter_map(|(at, _)| Some((self.keep + at, Mark::read(&rest[at..])?)))
+    }
+
+    /// Whether it was being written when the machine stopped, as far as can be known.
+    fn is_torn(&self) -> bool {
+        if self.marks().any(|(_, mark)| mark.synced > self.last) {
+            return false;
+        }
+        let before_end = self.bytes.len().checked_sub(END_LEN + Mark::LEN);
+        let ends = self.marks().any(|(at, _)| Some(at) == before_end)
+            || Shape::at(self.bytes, self.keep).is_ok_and(|shape| shape.end == self.bytes.len());
+        !ends || self.has_hole()
+    }
+
+    fn has_hole(&self) -> bool {
+        let first = (self.keep / SECTOR + 1) * SECTOR;
+        let mut from = self.keep;
+        for to in (first..self.bytes.len()).step_by(SECTOR).chain([self.bytes.len()]) {
+            if self.bytes[from..to].iter().all(|byte| *byte == 0) {
+                return true;
+            }
+            from = to;
+        }
+        false
+    }
+
+    fn told(&self, reason: &str) -> String {
+        let synced = self.marks().map(|(_, mark)| mark.synced).max();
+        let behind = match synced.filter(|synced| *synced > self.last) {
+            Some(synced) => format!("all batches up to {synced} had been synced"),
+            None => format!("{} bytes lie behind it", self.bytes.len() - self.keep),
+        };
+        format!("the batch behind batch {} cannot be read: {reason}; {behind}", self.last)
+    }
+}
+
+/// A journal that was written again.
 #[derive(Debug)]
-pub(super) struct Cut {
-    journal: PathBuf,
-    keep: u64,
-    length: u64,
-    tail: Vec<u8>,
+pub(super) struct Renewed {
+    newest: Newest,
     beside: PathBuf,
 }
 
-impl Cut {
-    /// Puts it back.
+impl Renewed {
+    /// Makes it what it was before.
     pub(super) fn restore(&self) -> io::Result<()> {
-        let mut file = OpenOptions::new().write(true).open(&self.journal)?;
-        file.seek(SeekFrom::Start(self.keep))?;
-        file.write_all(&self.tail)?;
-        file.set_len(self.length)?;
-        file.sync_all()?;
-        std::fs::remove_file(&self.beside)
+        replace(&self.newest.path, &self.newest.bytes, self.newest.length)
     }
 
-    /// What it was, for people.
-    pub(super) fn what(&self) -> String {
-        format!(
-            "{} bytes of the last batch, which had not been written to its end; they are in {}",
-            self.tail.len(),
-            self.beside.display()
-        )
+    /// What was left out, for people.
+    pub(super) fn dropped(&self) -> Option<String> {
+        let bytes = self.newest.bytes.len() - self.newest.keep;
+        (bytes > 0).then(|| {
+            format!(
+                "{bytes} bytes at the end of {}, which had not been written to their end; they are in {}",
+                self.newest.path.display(),
+                self.beside.display()
+            )
+        })
     }
-}
-
-/// The marks of a journal in their order, and where its last byte lies that is not zero.
-fn marks_of(path: &Path) -> io::Result<(Vec<Found>, u64)> {
-    let file = File::open(path)?;
-    let (mut marks, mut written) = (Vec::new(), 0);
-    // A mark and the end of its batch may lie across two steps.
-    let overlap = MARK_LEN + END_LEN;
-    let (mut window, mut start) = (Vec::new(), 0_u64);
-    loop {
-        let before = window.len();
-        let read = (&file).take(STEP as u64).read_to_end(&mut window)?;
-        let fresh = &window[before..];
-        if let Some(last) = fresh.iter().rposition(|byte| *byte != 0) {
-            written = start + (before + last + 1) as u64;
-        }
-        let is_end = read < STEP;
-        // What begins in the last bytes is looked at with the next step.
-        let until = if is_end { window.len() } else { window.len().saturating_sub(overlap) };
-        let mut at = 0;
-        while let Some(found) = find(&window[at..], &MAGIC).map(|found| at + found) {
-            if found >= until {
-                break;
-            }
-            at = found + 1;
-            let Some(number) = read_mark(&window[found..]) else { continue };
-            let behind = &window[found + MARK_LEN..];
-            let whole = behind.first() == Some(&END_TAG)
-                && behind.get(END_LEN - END_MAGIC.len()..END_LEN) == Some(END_MAGIC);
-            let end = start + (found + MARK_LEN + if whole { END_LEN } else { 0 }) as u64;
-            marks.push(Found { number, end, is_whole: whole });
-        }
-        if is_end {
-            return Ok((marks, written));
-        }
-        window.drain(..until);
-        start += until as u64;
-    }
-}
-
-fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
-    let first = wanted.first()?;
-    let mut at = 0;
-    while let Some(next) = bytes.get(at..)?.iter().position(|byte| byte == first) {
-        at += next;
-        if bytes[at..].starts_with(wanted) {
-            return Some(at);
-        }
-        at += 1;
-    }
-    None
 }
