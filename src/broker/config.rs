@@ -25,10 +25,11 @@ use crate::{
 
 use super::{
     attributes::{ATTRIBUTES, Attribute, Attributes, LimitBehavior},
+    database_url::DatabaseUrl,
     destination::Kind,
     limits::DESTINATION_NAME_BYTES_MAX,
     memory::default_memory_max,
-    settings::SETTINGS,
+    settings::{SETTINGS, shown},
 };
 
 /// A setting that cannot be used.
@@ -158,6 +159,12 @@ pub struct BrokerConfig {
     /// Bytes of messages at which the broker's memory counts as full: towards it, connections are
     /// given less and less credit. `u64::MAX` is no limit; default half of the machine's memory.
     pub memory_max: u64,
+    /// The database for persistent messages, which brokers may share, one after the other; none
+    /// keeps them in the directory. Needs feature `postgres`.
+    pub postgres: Option<DatabaseUrl>,
+    /// How long a broker that says nothing still has a shared database to itself, 1 s to 1 h: so
+    /// long nobody takes over from one that is gone without a word.
+    pub lease: Duration,
     /// When what is stored is synced.
     pub sync: SyncMode,
     /// Most changes of one batch of the store.
@@ -210,6 +217,8 @@ impl Default for BrokerConfig {
             messages_max: u64::MAX,
             total_bytes_max: u64::MAX,
             memory_max: default_memory_max(),
+            postgres: None,
+            lease: Duration::from_secs(10),
             sync: SyncMode::Always,
             batch_changes_max: 4096,
             batch_bytes_max: 8 << 20,
@@ -245,7 +254,7 @@ impl BrokerConfig {
         let refused = |allowed| ConfigError::Value {
             place: place.into(),
             name: name.trim().into(),
-            value: value.into(),
+            value: shown(name.trim(), value).into(),
             allowed,
         };
         if let Some(setting) = SETTINGS.iter().find(|setting| setting.name == name.trim()) {
@@ -324,7 +333,7 @@ impl BrokerConfig {
         };
         let table = DeTable::parse(text).map_err(|error| {
             let span = error.span().unwrap_or_default();
-            // What stands there, as in "duplicate key: loops".
+            // What stands there, as in "duplicate key: loops"; no address with a password.
             let found = text.get(span.clone()).unwrap_or_default().trim();
             let found = found.lines().next().filter(|found| found.len() <= 64);
             let found = found.map_or_else(String::new, |found| format!(": {found}"));

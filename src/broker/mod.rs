@@ -31,6 +31,7 @@ mod connection;
 mod connections;
 mod consumer;
 mod coordinator;
+mod database_url;
 mod dead;
 #[cfg(any(test, feature = "unstable-internals"))]
 pub(crate) mod desk;
@@ -41,6 +42,7 @@ mod in_flight;
 mod limits;
 mod membership;
 mod memory;
+mod opening;
 mod output;
 mod persist;
 mod port_mapper;
@@ -67,6 +69,7 @@ mod wildcard;
 pub use accounts::AccountsError;
 pub use attributes::{Attributes, LimitBehavior};
 pub use config::{Administered, BrokerConfig, ConfigError, SyncMode};
+pub use database_url::DatabaseUrl;
 pub use recovery::RecoveryReport;
 pub use start::{
     Broker, BrokerBuilder, BrokerEnd, BrokerSnapshot, ConsumerSnapshot, DestinationSnapshot,

@@ -7,6 +7,7 @@ use crate::{proto::broker_in::Authentication, reactor::Idle, selector::Dialect};
 use super::{
     attributes::show_limit,
     config::{BrokerConfig, SyncMode},
+    database_url::DatabaseUrl,
     destination::Kind,
     value::{COUNT, SIZE, SWITCH, address, limit, plain, seconds, set, size, switch, within},
 };
@@ -26,8 +27,15 @@ pub(super) struct Setting {
 const ADDRESS: &str = "HOST:PORT, such as 127.0.0.1:7676";
 const SECONDS: &str = "a time from 1 to 86400 seconds, such as 60 or 60s";
 
+const POSTGRES: &str = "store.postgres";
+
+/// A value that is not allowed, as it may be told: without passwords.
+pub(super) fn shown<'a>(name: &str, value: &'a str) -> &'a str {
+    if name == POSTGRES { "…" } else { value }
+}
+
 /// All settings but the attributes of destinations.
-pub(super) static SETTINGS: [Setting; 30] = [
+pub(super) static SETTINGS: [Setting; 32] = [
     Setting {
         name: "listen",
         allowed: ADDRESS,
@@ -124,6 +132,18 @@ pub(super) static SETTINGS: [Setting; 30] = [
         allowed: SECONDS,
         apply: |config, value| set(&mut config.autocreate_reap_time, seconds(value)),
         show: |config| show_seconds(config.autocreate_reap_time),
+    },
+    Setting {
+        name: POSTGRES,
+        allowed: "an address of a database, such as postgresql://user:password@host:5432/name",
+        apply: |config, value| set(&mut config.postgres, DatabaseUrl::new(value).map(Some)),
+        show: |config| config.postgres.as_ref().map_or_else(String::new, DatabaseUrl::to_string),
+    },
+    Setting {
+        name: "store.lease",
+        allowed: "a time from 1s to 1h, as in 10s (the default)",
+        apply: |config, value| set(&mut config.lease, time(value).filter(|time| *time >= SECOND)),
+        show: |config| show_time(config.lease),
     },
     Setting {
         name: "store.sync",
@@ -357,6 +377,8 @@ mod tests {
             ("loops", "3"),
             ("idle", "spin"),
             ("data", "somewhere"),
+            ("store.postgres", "postgres://host/name"),
+            ("store.lease", "1500ms"),
             ("login_timeout", "7"),
             ("selectors", "reference"),
             ("messages_max", "9"),

@@ -1,19 +1,12 @@
 //! Starts, watches and ends a broker.
 
 use std::{
-    fs::{File, TryLockError},
-    io,
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    sync::Arc as StdArc,
-    thread::JoinHandle,
-    time::Duration,
+    fs::File, io, net::SocketAddr, path::PathBuf, pin::Pin, sync::Arc as StdArc,
+    thread::JoinHandle, time::Duration,
 };
 
 use mio::net::TcpListener;
 
-#[cfg(feature = "fjall")]
-use crate::store::{FjallSettings, FjallStore};
 use crate::{
     flow::Credit,
     in_process::InProcess,
@@ -36,6 +29,7 @@ use super::{
     consumer::Consumer,
     destination::{Destination, Kind},
     ids::Ids,
+    opening::{self, IfInUse, Opened},
     persist::{CommitLoop, CommitMail, Committer, Persist},
     recovery::{self, RecoveryReport},
     server::{Entrance, LoopMailbox, Mail, Server},
@@ -143,7 +137,9 @@ impl BrokerBuilder {
     /// # Errors
     /// Any [`StartError`].
     pub fn start_with(&self, store: impl MessageStore + 'static) -> Result<Broker, StartError> {
-        Broker::start_on(self.config.clone(), Some(Box::new(store)), &mut |_, _| {})
+        // The store may be in the directory, and hold its lock.
+        let opened = Opened { store: Some(Box::new(store)), lock: None };
+        Broker::start_on(self.config.clone(), opened, &mut |_, _| {})
     }
 }
 
@@ -194,19 +190,40 @@ impl Broker {
         config: BrokerConfig,
         progress: &mut dyn FnMut(u64, Option<u64>),
     ) -> Result<Self, StartError> {
-        let store = store_in(config.data.as_deref())?;
-        Self::start_on(config, store, progress)
+        let opened = opening::open(&config, IfInUse::Refuse)?;
+        Self::start_on(config, opened, progress)
+    }
+
+    /// As [`start`](Self::start); but if another broker has the database of the setting
+    /// `store.postgres`, calls `waiting` with who that is, and waits until it is gone. Until then
+    /// it does not listen, and a database that is lost meanwhile is waited for. Blocks; not for a
+    /// thread that runs futures of tokio.
+    ///
+    /// # Errors
+    /// [`StoreError::InUse`] as [`StartError::Store`] if `stop` was done before; any other
+    /// [`StartError`].
+    pub fn start_standby(
+        config: BrokerConfig,
+        mut stop: Pin<&mut (dyn Future<Output = ()> + '_)>,
+        waiting: &mut dyn FnMut(&StoreError),
+    ) -> Result<Self, StartError> {
+        loop {
+            let wait = IfInUse::Wait { tell: &mut *waiting, stop: stop.as_mut() };
+            let opened = opening::open(&config, wait)?;
+            match Self::start_on(config.clone(), opened, &mut |_, _| {}) {
+                Err(StartError::Store(error @ StoreError::Lost { .. })) => {
+                    tracing::warn!(%error, "the store was lost at the start; it is tried once more");
+                }
+                started => return started,
+            }
+        }
     }
 
     fn start_on(
         config: BrokerConfig,
-        store: Option<Box<dyn MessageStore>>,
+        Opened { store, lock }: Opened,
         progress: &mut dyn FnMut(u64, Option<u64>),
     ) -> Result<Self, StartError> {
-        let lock = match (&store, config.data.as_deref()) {
-            (None, Some(directory)) => Some(open_data(directory)?),
-            _ => None,
-        };
         let accounts = match &config.data {
             Some(directory) => Accounts::open(directory)?,
             None => Accounts::default(),
@@ -333,6 +350,12 @@ impl Broker {
         self.shared.persist.as_ref().map(|persist| persist.description.as_str())
     }
 
+    /// Why it has ended by itself, if another broker has taken over its store.
+    #[must_use]
+    pub fn taken_over(&self) -> Option<String> {
+        self.shared.persist.as_ref().and_then(Persist::taken_over)
+    }
+
     /// Where the port mapper listens.
     #[must_use]
     pub const fn port_mapper_address(&self) -> SocketAddr {
@@ -380,7 +403,8 @@ impl Broker {
         self.stop();
     }
 
-    /// Tells when it has ended, also by itself: when an administrator has shut it down.
+    /// Tells when it has ended, also by itself: when an administrator has shut it down, or another
+    /// broker has [taken over](Self::taken_over) its store.
     pub fn end(&self) -> BrokerEnd {
         BrokerEnd { running: Plain::clone(&self.running) }
     }
@@ -407,20 +431,6 @@ impl Broker {
             }
         }
     }
-}
-
-/// The store in a directory.
-#[cfg(feature = "fjall")]
-fn store_in(directory: Option<&Path>) -> Result<Option<Box<dyn MessageStore>>, StartError> {
-    let open = |directory| FjallStore::open(directory, FjallSettings::default());
-    let opened = directory.map(open).transpose()?;
-    Ok(opened.map(|store| Box::new(store) as Box<dyn MessageStore>))
-}
-
-/// Without an engine, none.
-#[cfg(not(feature = "fjall"))]
-fn store_in(_: Option<&Path>) -> Result<Option<Box<dyn MessageStore>>, StartError> {
-    Ok(None)
 }
 
 /// Starts a thread beside the loops.
@@ -574,25 +584,6 @@ impl ConsumerSnapshot {
             unacknowledged,
             delivered,
         }
-    }
-}
-
-/// Makes the directory if need be and locks it against another broker. The lock is the kernel's,
-/// so it ends with the process, however that ends.
-fn open_data(directory: &Path) -> Result<File, StartError> {
-    let failed = |reason: String| StartError::Data { directory: directory.into(), reason };
-    std::fs::create_dir_all(directory).map_err(|error| failed(error.to_string()))?;
-    let path = directory.join("lock");
-    let file = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&path)
-        .map_err(|error| failed(error.to_string()))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(failed("in use by another broker".into())),
-        Err(TryLockError::Error(error)) => Err(failed(error.to_string())),
     }
 }
 

@@ -26,7 +26,7 @@ Exit codes:
   2  an argument or a setting is not right; nothing was started
   3  --timeout was over before all was done
   4  a store is not as it was written
-  5  a store is in use by another process
+  5  a store is in use by another process, or was taken over by one
 
 Output is plain text when it does not go to a terminal. NO_COLOR and
 TERM=dumb are obeyed; COLUMNS sets the width."
@@ -105,6 +105,9 @@ Prints one line for each address it listens at, as in
 then where persistent messages are stored and what was found there, and then `ready`.
 With --data they are stored in that directory, and one that was acknowledged is synced
 to the disk; without it all messages are kept in memory only.
+With store.postgres in the settings file they are stored in that database, which
+brokers may share: with --standby one waits until the other is gone, and then takes
+over with all its messages. One that was taken over ends with 5.
 --settings lists what can stand in the file. Attributes of destinations stand there
 as [destination] for all that are made on first use, [queue] and [topic] for those of
 one kind, [dmq] for the dead message queue, [queues.NAME] and [topics.NAME] for one
@@ -133,6 +136,11 @@ pub(super) struct BrokerArguments {
     /// against a second broker
     #[arg(short, long, value_name = "DIR")]
     pub(super) data: Option<String>,
+
+    /// If another broker has the database of store.postgres, wait until it is gone, and listen
+    /// only then
+    #[arg(long)]
+    pub(super) standby: bool,
 
     /// Event loops [default: 2, or 1 on a single core]
     #[arg(long, value_name = "N")]

@@ -1,13 +1,14 @@
 //! `tidegate broker`: a broker until a signal ends it.
 
-use std::sync::mpsc;
-use std::thread;
+use std::pin::pin;
+use std::sync::mpsc::{self, Sender};
+use std::thread::{self, JoinHandle};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use signal_hook::iterator::{Handle, Signals};
 use tidegate::{
-    broker::{Broker, BrokerConfig},
-    store::Outcome,
+    broker::{Broker, BrokerConfig, StartError},
+    store::{Outcome, StoreError},
 };
 
 use super::arguments::{BrokerArguments, LogLevel};
@@ -21,11 +22,12 @@ const IMPATIENT: i32 = 130;
 enum Event {
     /// SIGINT or SIGTERM.
     Signal,
-    /// An administrator has shut it down.
+    /// An administrator has shut it down, or its store was taken over.
     Ended,
 }
 
-/// Serves until SIGINT or SIGTERM, or until an administrator shuts it down.
+/// Serves until SIGINT or SIGTERM, until an administrator shuts it down, or until another broker
+/// has taken over its store.
 pub(super) fn run(arguments: &BrokerArguments, output: &mut Output) -> Result<(), Failure> {
     if arguments.settings {
         return BrokerConfig::settings()
@@ -33,11 +35,26 @@ pub(super) fn run(arguments: &BrokerArguments, output: &mut Output) -> Result<()
     }
     let config = settings(arguments)?;
     log_to_stderr(arguments.log);
-    // Before anything listens: a signal that comes early must not be lost.
-    let mut signals = Signals::new([SIGINT, SIGTERM])
+    // Before anything is opened: a signal that comes early must not be lost.
+    let signals = Signals::new([SIGINT, SIGTERM])
         .map_err(|error| Failure::new("cannot watch for signals", &error))?;
-    let broker =
-        Broker::start(config).map_err(|error| Failure::new("the broker did not start", &error))?;
+    let (tell, events) = mpsc::channel();
+    let asked = Asked::default();
+    let mut stop = pin!(asked.0.listen());
+    let watcher = watch(signals, tell.clone(), asked);
+    let started = if arguments.standby {
+        Broker::start_standby(config, stop.as_mut(), &mut |error| tell_waiting(error, output))
+    } else {
+        Broker::start(config)
+    };
+    let broker = match started {
+        Ok(broker) => broker,
+        Err(_) if arguments.standby && events.try_recv().is_ok() => {
+            watcher.end();
+            return tell_stopped(output);
+        }
+        Err(error) => return Err(not_started(&error)),
+    };
     output.line(&format!("tidegate broker {}", env!("CARGO_PKG_VERSION")))?;
     output.line(&format!("port mapper {}", broker.port_mapper_address()))?;
     output.line(&format!("service jms {}", broker.jms_address()))?;
@@ -45,29 +62,75 @@ pub(super) fn run(arguments: &BrokerArguments, output: &mut Output) -> Result<()
     tell_store(&broker, output)?;
     output.line("ready, SIGINT or SIGTERM stops it")?;
     output.flush()?;
-    let handle = signals.handle();
-    let (tell, events) = mpsc::channel();
     let end = broker.end();
-    let of_itself = tell.clone();
     thread::spawn(move || {
         end.wait();
-        of_itself.send(Event::Ended)
-    });
-    let watcher = thread::spawn(move || {
-        for _signal in signals.forever() {
-            // Whoever asks twice does not want to wait for the orderly end.
-            if tell.send(Event::Signal).is_err() {
-                std::process::exit(IMPATIENT);
-            }
-        }
+        tell.send(Event::Ended)
     });
     if let Ok(Event::Signal) = events.recv() {
         complain("tidegate: stopping, clients are told");
     }
-    drop(events);
+    let taken_over = broker.taken_over();
     broker.shutdown();
-    handle.close();
-    let _ended = watcher.join();
+    watcher.end();
+    match taken_over {
+        Some(reason) => Err(Failure::InUse(format!("the broker has ended: {reason}"))),
+        None => tell_stopped(output),
+    }
+}
+
+fn not_started(error: &StartError) -> Failure {
+    let text = format!("the broker did not start: {}", with_causes(error));
+    match error {
+        StartError::Store(StoreError::Corrupt { .. }) => Failure::Corrupt(text),
+        StartError::Store(StoreError::InUse { .. }) => Failure::InUse(text),
+        _ => Failure::Failed(text),
+    }
+}
+
+/// Notified with the first signal.
+#[derive(Default)]
+struct Asked(event_listener::Event);
+
+/// Watches for signals on a thread of its own.
+struct Watcher {
+    handle: Handle,
+    thread: JoinHandle<()>,
+}
+
+fn watch(mut signals: Signals, tell: Sender<Event>, asked: Asked) -> Watcher {
+    let handle = signals.handle();
+    let thread = thread::spawn(move || {
+        for (count, _signal) in signals.forever().enumerate() {
+            // Whoever asks twice does not want to wait for the orderly end.
+            if count > 0 || tell.send(Event::Signal).is_err() {
+                std::process::exit(IMPATIENT);
+            }
+            asked.0.notify(usize::MAX);
+        }
+    });
+    Watcher { handle, thread }
+}
+
+impl Watcher {
+    fn end(self) {
+        self.handle.close();
+        let _ended = self.thread.join();
+    }
+}
+
+/// Says for whom a standby waits.
+fn tell_waiting(error: &StoreError, output: &mut Output) {
+    let place = match error {
+        StoreError::InUse { place } => place.clone(),
+        other => other.to_string(),
+    };
+    let told = output.line(&format!("standby, waits for {place}")).and_then(|()| output.flush());
+    // It waits all the same, and fails with its first word as a broker.
+    let _nobody_reads = told;
+}
+
+fn tell_stopped(output: &mut Output) -> Result<(), Failure> {
     // A reader that has gone away in the meantime is none of the broker's business.
     match output.line("stopped").and_then(|()| output.flush()) {
         Err(Failure::Closed) | Ok(()) => Ok(()),
@@ -123,6 +186,10 @@ fn settings(arguments: &BrokerArguments) -> Result<BrokerConfig, Failure> {
             return Err(Failure::Usage(format!("--set {assignment}: it takes NAME=VALUE")));
         };
         config.set(name, value).map_err(usage)?;
+    }
+    if arguments.standby && config.postgres.is_none() {
+        let reason = "--standby: it takes a database that brokers share; name it in store.postgres";
+        return Err(Failure::Usage(reason.into()));
     }
     Ok(config)
 }

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 #![allow(clippy::disallowed_methods, reason = "the one place that waits, with a deadline")]
 
+use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -136,7 +137,7 @@ pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 pub struct Running {
     child: Guard,
     lines: Receiver<String>,
-    err: JoinHandle<Vec<u8>>,
+    err: RefCell<Option<JoinHandle<Vec<u8>>>>,
     stdin: Option<ChildStdin>,
 }
 
@@ -155,7 +156,7 @@ impl Running {
                 }
             }
         });
-        Self { child, lines, err, stdin }
+        Self { child, lines, err: RefCell::new(Some(err)), stdin }
     }
 
     /// The rest of the next line that begins so.
@@ -179,9 +180,18 @@ impl Running {
                 Ok(line) if wanted(&line) => return line,
                 Ok(_) => {}
                 Err(RecvTimeoutError::Timeout) => panic!("no line with {what:?} in time"),
-                Err(RecvTimeoutError::Disconnected) => panic!("it ended without {what:?}"),
+                Err(RecvTimeoutError::Disconnected) => {
+                    panic!("it ended without {what:?}: {}", self.complaints())
+                }
             }
         }
+    }
+
+    /// What it said on standard error, once it has ended.
+    fn complaints(&self) -> String {
+        let reader = self.err.borrow_mut().take();
+        let err = reader.map(|reader| reader.join().unwrap()).unwrap_or_default();
+        String::from_utf8_lossy(&err).into_owned()
     }
 
     pub fn signal(&self, name: &str) {
@@ -199,7 +209,7 @@ impl Running {
         drop(self.stdin.take());
         let status = self.child.wait();
         let lines: Vec<String> = self.lines.iter().collect();
-        let err = String::from_utf8_lossy(&self.err.join().unwrap()).into_owned();
+        let err = self.complaints();
         Finished { status, out: lines.join("\n").into_bytes(), err }
     }
 }

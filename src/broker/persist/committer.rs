@@ -217,6 +217,9 @@ impl Committer {
         if matches!(error, StoreError::Fenced { .. }) {
             // What is in memory may be out of date from here on: nobody may be given any of it.
             tracing::error!("another broker serves this store; this one ends");
+            if let Some(persist) = &shared.persist {
+                persist.end(&reason);
+            }
             shared.shut_down();
         }
         reason

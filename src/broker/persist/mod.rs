@@ -46,6 +46,7 @@ pub(super) struct Persist {
     send: Box<SendUnits>,
     fetch: Box<SendAsk>,
     refuses: AtomicBool,
+    taken_over: AtomicBool,
     reason: Snapshot<Option<Unstored>>,
 }
 
@@ -97,6 +98,7 @@ impl Persist {
             send: Box::new(send),
             fetch: Box::new(fetch),
             refuses: AtomicBool::new(false),
+            taken_over: AtomicBool::new(false),
             reason: Snapshot::new(None),
         }
     }
@@ -128,6 +130,20 @@ impl Persist {
     /// Why nothing is stored now, if so.
     pub(super) fn reason(&self) -> Option<Unstored> {
         self.reason.read(Option::clone)
+    }
+
+    /// Why nothing is ever stored again, if another broker has taken over the store.
+    pub(super) fn taken_over(&self) -> Option<String> {
+        // Acquire: with the Release of `end`, the reason is there as well.
+        let is_taken = self.taken_over.load(Ordering::Acquire);
+        self.reason().filter(|_| is_taken).map(|reason| reason.to_string())
+    }
+
+    /// Nothing is ever stored again: another broker has taken over the store.
+    fn end(&self, reason: &Unstored) {
+        self.refuse(reason);
+        // Release: see `taken_over`.
+        self.taken_over.store(true, Ordering::Release);
     }
 
     /// Nothing is stored from now on.
