@@ -175,7 +175,13 @@ pub fn await_time(at: i64) {
 pub fn dead(broker: &Broker, count: u64) -> Vec<Packet> {
     await_held(broker, DEAD_MESSAGES, count);
     let mut raw = Raw::login(broker.jms_address(), 0);
-    browse(&mut raw, DEAD_MESSAGES, None)
+    let mut found = Vec::new();
+    // What is on its way into a store is counted before it is there.
+    wait_until("the dead are there", || {
+        found = browse(&mut raw, DEAD_MESSAGES, None);
+        found.len() as u64 >= count
+    });
+    found
 }
 
 /// What a browser sees.
