@@ -6,6 +6,12 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 #[path = "support/raw.rs"]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    clippy::disallowed_methods,
+    reason = "one request of it is used; a test has deadlines"
+)]
 mod raw;
 #[path = "support/scenario.rs"]
 mod scenario;

@@ -21,6 +21,7 @@
 
 mod cli_support;
 #[path = "support/proxy.rs"]
+#[allow(dead_code, clippy::disallowed_types, reason = "its numbers are used, and not its network")]
 mod proxy;
 
 use std::{

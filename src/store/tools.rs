@@ -1,7 +1,7 @@
 //! What can be done with a whole store, whatever it is made of: check it, count it, write it as
 //! lines of JSON, and read those into an empty one.
 //!
-//! The store must not be used by a broker meanwhile. Nothing but [`import`] writes to it.
+//! The store must not be used by a broker meanwhile. Nothing but [`import()`] writes to it.
 
 mod check;
 #[cfg(feature = "store-json")]
