@@ -21,7 +21,12 @@
 
 mod cli_support;
 #[path = "support/proxy.rs"]
-#[allow(dead_code, clippy::disallowed_types, reason = "its numbers are used, and not its network")]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    clippy::disallowed_types,
+    reason = "its numbers are used, and not its network"
+)]
 mod proxy;
 
 use std::{
