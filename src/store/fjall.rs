@@ -17,6 +17,7 @@
 //! After a failed write or sync nothing is written any more: nobody knows what of it is on the disk.
 //! The next start finds out.
 
+mod buffers;
 mod journal;
 mod tables;
 
@@ -57,7 +58,7 @@ const REMOVED_AT_ONCE: usize = 10_000;
 /// | --- | --- | --- |
 /// | `create` | yes | make the directory if it is not there |
 /// | `cache_bytes` | 32 MiB | memory for what was read |
-/// | `buffer_bytes` | 64 MiB | memory for what was written lately, for messages; a quarter of it for each other space |
+/// | `buffer_bytes` | 32 MiB | memory for messages that were written lately, before a table is made of them; an eighth of it for each other space. Up to four times as much while tables are made |
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FjallSettings {
@@ -71,7 +72,7 @@ pub struct FjallSettings {
 
 impl Default for FjallSettings {
     fn default() -> Self {
-        Self { create: true, cache_bytes: 32 << 20, buffer_bytes: 64 << 20 }
+        Self { create: true, cache_bytes: 32 << 20, buffer_bytes: 32 << 20 }
     }
 }
 
@@ -86,6 +87,7 @@ pub struct FjallStore {
     /// The number of the last batch, and of the last one that was certainly synced.
     last: u64,
     synced: u64,
+    buffer_bytes: u64,
     failed: Option<String>,
     /// Held for its lock.
     _lock: File,
@@ -105,21 +107,21 @@ struct Spaces {
 }
 
 impl Spaces {
-    fn open(database: &Database, settings: FjallSettings, is_new: bool) -> Result<Self, String> {
+    fn open(database: &Database, is_new: bool) -> Result<Self, String> {
         let options = |space: Space| {
             let uncompressed = || CompressionPolicy::all(CompressionType::None);
             let options = KeyspaceCreateOptions::default()
+                // See `buffers`.
+                .max_memtable_size(u64::MAX)
                 .data_block_compression_policy(uncompressed())
                 .index_block_compression_policy(uncompressed());
             if space == Space::Messages {
                 let separation = KvSeparationOptions::default()
                     .separation_threshold(SEPARATED_FROM)
                     .compression(CompressionType::None);
-                options
-                    .max_memtable_size(settings.buffer_bytes)
-                    .with_kv_separation(Some(separation))
+                options.with_kv_separation(Some(separation))
             } else {
-                options.max_memtable_size(settings.buffer_bytes / 4)
+                options
             }
         };
         let open = |name: &str, space: Space| {
@@ -191,7 +193,17 @@ impl FjallStore {
         let directory = directory.to_path_buf();
         // What was read was written again before it was read, or lies in tables, which are synced.
         let synced = last;
-        Ok(Self { directory, database, spaces, outcome, last, synced, failed: None, _lock: lock })
+        Ok(Self {
+            directory,
+            database,
+            spaces,
+            outcome,
+            last,
+            synced,
+            buffer_bytes: settings.buffer_bytes,
+            failed: None,
+            _lock: lock,
+        })
     }
 
     fn usable(&self) -> Result<(), StoreError> {
@@ -203,7 +215,13 @@ impl FjallStore {
 
     /// Nothing is written from now on.
     fn fail(&mut self, action: &str, error: &fjall::Error) -> StoreError {
-        let reason = error.to_string();
+        let reason = match error {
+            // The first that is heard of what its thread could not do.
+            fjall::Error::Poisoned => "a table could not be written; see whether the disk is full \
+                 or broken, and start again"
+                .to_owned(),
+            other => other.to_string(),
+        };
         self.failed = Some(reason.clone());
         StoreError::failed(format!("{action} in {}", self.directory.display()), reason)
     }
@@ -226,6 +244,7 @@ impl FjallStore {
             let is_last = batch.len() < REMOVED_AT_ONCE;
             batch.insert(&self.spaces.marks, MARK_KEY, self.mark(number));
             batch.commit()?;
+            self.empty_buffers()?;
             if is_last {
                 return Ok(());
             }
@@ -294,7 +313,19 @@ impl FjallStore {
         }
         out.insert(&self.spaces.marks, MARK_KEY, self.mark(batch.number()));
         out.commit()?;
+        self.empty_buffers()?;
         left.iter().try_for_each(|left| self.remove_left(batch.number(), left))
+    }
+
+    /// Has tables made of what is in memory, where it has become enough.
+    fn empty_buffers(&self) -> fjall::Result<()> {
+        let small = self.buffer_bytes / 8;
+        buffers::empty(&self.database, self.spaces.get(Space::Messages), self.buffer_bytes)?;
+        let others = Space::ALL.into_iter().filter(|space| *space != Space::Messages);
+        let others = others.map(|space| self.spaces.get(space));
+        others
+            .chain([&self.spaces.marks])
+            .try_for_each(|keyspace| buffers::empty(&self.database, keyspace, small))
     }
 }
 
@@ -421,7 +452,7 @@ fn open_engine(
             .worker_threads(1)
             .open()
             .map_err(|error| error.to_string())?;
-        let spaces = Spaces::open(&database, settings, is_new)?;
+        let spaces = Spaces::open(&database, is_new)?;
         Ok((database, spaces))
     };
     match catch_unwind(AssertUnwindSafe(open)) {
