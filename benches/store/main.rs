@@ -37,8 +37,9 @@ fn folder() -> TempDir {
 
 type Row = (&'static str, fn(&Plan));
 
-const ROWS: [Row; 6] = [
+const ROWS: [Row; 7] = [
     ("commit", commit),
+    ("passing", passing),
     ("recovery", recovery),
     ("one", |plan| sent(plan, "one producer, one in flight", 1, 1, 1, AtLeast(0.7))),
     ("window", |plan| sent(plan, "one producer, 256 in flight", 1, 256, 256, AtLeast(0.3))),
@@ -81,6 +82,16 @@ fn commit(plan: &Plan) {
         print_rate("bare file, preallocated", &whole);
         print_rate("store", &ours);
         judge("store / growing file", &ours, &growing, |rate| *rate, AtLeast(0.7));
+    }
+}
+
+/// Messages that come and go: a few at a time, and more than the store keeps in memory.
+fn passing(plan: &Plan) {
+    for depth in if plan.is_test { [100, 1_000] } else { [10_000, 200_000] } {
+        let [ours] = rounds(plan.rounds.min(3), [&|| stored::passing(plan, depth)]);
+        println!("  removed when {depth} others have come");
+        println!("  {:<44} {:.0} ms", "longest commit", median_of(&ours, |run| run.longest_ms));
+        verdict("messages/s", median_of(&ours, |run| run.rate), "", AtLeast(50_000.0));
     }
 }
 
