@@ -31,6 +31,26 @@ fn broker_says_that_messages_are_in_memory_only() {
 }
 
 #[test]
+fn broker_says_what_may_be_lost_if_it_does_not_always_sync() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().to_str().unwrap();
+    for (sync, said) in [
+        ("store.sync=50ms", "synced every 50ms: if this machine fails, what was acknowledged in"),
+        ("store.sync=os", "synced when the system likes: if this machine fails"),
+    ] {
+        let free = "127.0.0.1:0";
+        let running = Running::start(tidegate([
+            "broker", "--listen", free, "--jms", free, "--data", data, "--set", sync,
+        ]));
+        running.line("store fjall in ");
+        running.line(said);
+        running.line("ready");
+        running.signal("TERM");
+        running.finish().expect_code(0);
+    }
+}
+
+#[test]
 fn both_signals_stop_the_broker_in_order_with_code_0() {
     for signal in ["TERM", "INT"] {
         let broker = TestBroker::start();

@@ -64,7 +64,7 @@ pub enum StartError {
         reason: String,
     },
     /// The store of messages cannot be used.
-    #[error("the store of messages cannot be used")]
+    #[error(transparent)]
     Store(#[from] StoreError),
     /// The user file cannot be used.
     #[error(transparent)]
@@ -196,8 +196,8 @@ impl Broker {
 
     /// As [`start`](Self::start); but if another broker has the database of the setting
     /// `store.postgres`, calls `waiting` with who that is, and waits until it is gone. Until then
-    /// it does not listen, and a database that is lost meanwhile is waited for. Blocks; not for a
-    /// thread that runs futures of tokio.
+    /// it does not listen, and a database that is lost meanwhile is waited for. `progress` is as in
+    /// [`start_showing`](Self::start_showing). Blocks; not for a thread that runs futures of tokio.
     ///
     /// # Errors
     /// [`StoreError::InUse`] as [`StartError::Store`] if `stop` was done before; any other
@@ -206,11 +206,12 @@ impl Broker {
         config: BrokerConfig,
         mut stop: Pin<&mut (dyn Future<Output = ()> + '_)>,
         waiting: &mut dyn FnMut(&StoreError),
+        progress: &mut dyn FnMut(u64, Option<u64>),
     ) -> Result<Self, StartError> {
         loop {
             let wait = IfInUse::Wait { tell: &mut *waiting, stop: stop.as_mut() };
             let opened = opening::open(&config, wait)?;
-            match Self::start_on(config.clone(), opened, &mut |_, _| {}) {
+            match Self::start_on(config.clone(), opened, &mut *progress) {
                 Err(StartError::Store(error @ StoreError::Lost { .. })) => {
                     tracing::warn!(%error, "the store was lost at the start; it is tried once more");
                 }

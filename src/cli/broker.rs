@@ -3,20 +3,25 @@
 use std::pin::pin;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 use tidegate::{
-    broker::{Broker, BrokerConfig, StartError},
+    broker::{Broker, BrokerConfig, StartError, SyncMode},
     store::{Outcome, StoreError},
 };
 
 use super::arguments::{BrokerArguments, LogLevel};
 use super::failure::{Failure, with_causes};
 use super::output::{Output, colour_on_stderr, complain};
+use super::store::Seen;
 
 /// Exit code when a second signal comes before the orderly end.
 const IMPATIENT: i32 = 130;
+
+/// A store that is read faster needs no progress.
+const SHOWN_FROM: Duration = Duration::from_secs(1);
 
 /// Why a broker stops.
 enum Event {
@@ -42,11 +47,16 @@ pub(super) fn run(arguments: &BrokerArguments, output: &mut Output) -> Result<()
     let asked = Asked::default();
     let mut stop = pin!(asked.0.listen());
     let watcher = watch(signals, tell.clone(), asked);
+    let sync = config.sync;
+    let mut reading = Reading::default();
+    let mut progress = |count, of| reading.show(count, of);
     let started = if arguments.standby {
-        Broker::start_standby(config, stop.as_mut(), &mut |error| tell_waiting(error, output))
+        let mut waiting = |error: &StoreError| tell_waiting(error, output);
+        Broker::start_standby(config, stop.as_mut(), &mut waiting, &mut progress)
     } else {
-        Broker::start(config)
+        Broker::start_showing(config, &mut progress)
     };
+    drop(reading);
     let broker = match started {
         Ok(broker) => broker,
         Err(_) if arguments.standby && events.try_recv().is_ok() => {
@@ -59,7 +69,7 @@ pub(super) fn run(arguments: &BrokerArguments, output: &mut Output) -> Result<()
     output.line(&format!("port mapper {}", broker.port_mapper_address()))?;
     output.line(&format!("service jms {}", broker.jms_address()))?;
     output.line(&format!("service admin {}", broker.admin_address()))?;
-    tell_store(&broker, output)?;
+    tell_store(&broker, sync, output)?;
     output.line("ready, SIGINT or SIGTERM stops it")?;
     output.flush()?;
     let end = broker.end();
@@ -119,6 +129,26 @@ impl Watcher {
     }
 }
 
+/// How far the store has been read, shown once that takes long enough to wonder.
+struct Reading {
+    began: Instant,
+    seen: Option<Seen>,
+}
+
+impl Default for Reading {
+    fn default() -> Self {
+        Self { began: Instant::now(), seen: None }
+    }
+}
+
+impl Reading {
+    fn show(&mut self, count: u64, of: Option<u64>) {
+        if self.began.elapsed() >= SHOWN_FROM {
+            self.seen.get_or_insert_with(|| Seen::new("reading the store")).show(count, of);
+        }
+    }
+}
+
 /// Says for whom a standby waits.
 fn tell_waiting(error: &StoreError, output: &mut Output) {
     let place = match error {
@@ -139,7 +169,7 @@ fn tell_stopped(output: &mut Output) -> Result<(), Failure> {
 }
 
 /// Says where persistent messages are kept, and what was found there.
-fn tell_store(broker: &Broker, output: &mut Output) -> Result<(), Failure> {
+fn tell_store(broker: &Broker, sync: SyncMode, output: &mut Output) -> Result<(), Failure> {
     let (Some(store), Some(found)) = (broker.store(), broker.recovery()) else {
         return output.line("all messages, persistent ones too, are kept in memory only");
     };
@@ -149,6 +179,15 @@ fn tell_store(broker: &Broker, output: &mut Output) -> Result<(), Failure> {
         _ => "recovered".to_owned(),
     };
     output.line(&format!("store {store}, {how}: {} messages", found.messages))?;
+    match sync {
+        SyncMode::Interval(time) => output.line(&format!(
+            "synced every {time:?}: if this machine fails, what was acknowledged in the last {time:?} may be lost"
+        ))?,
+        SyncMode::Os => output.line(
+            "synced when the system likes: if this machine fails, what was acknowledged lately may be lost",
+        )?,
+        _ => {}
+    }
     if found.transactions > 0 {
         let count = found.transactions;
         output.line(&format!(

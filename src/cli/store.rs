@@ -332,14 +332,14 @@ fn failure(error: StoreError) -> Failure {
 }
 
 /// How far it is, beside the results: a bar on a terminal, a line from time to time elsewhere.
-struct Seen {
+pub(super) struct Seen {
     what: &'static str,
     bar: Option<ProgressBar>,
     told: Instant,
 }
 
 impl Seen {
-    fn new(what: &'static str) -> Self {
+    pub(super) fn new(what: &'static str) -> Self {
         let bar = io::stderr().is_terminal().then(|| {
             let target = ProgressDrawTarget::stderr();
             let style = ProgressStyle::with_template("{msg} {human_pos} {wide_bar} {elapsed}");
@@ -349,7 +349,7 @@ impl Seen {
         Self { what, bar, told: Instant::now() }
     }
 
-    fn show(&mut self, count: u64, of: Option<u64>) {
+    pub(super) fn show(&mut self, count: u64, of: Option<u64>) {
         if let Some(bar) = &self.bar {
             if let Some(of) = of {
                 bar.set_length(of.max(count));
