@@ -188,7 +188,7 @@ fn check(ran: &Ran, directory: &Path, states: &[Contents]) -> Result<Outcome, St
     Ok(outcome)
 }
 
-/// Runs the whole with a fault at each operation in turn.
+/// Runs the whole with a fault at one operation after the other, as far as the time goes.
 fn at_every_operation(kinds: &[&'static str]) {
     let states = states();
     let seconds = std::env::var("FAULTS_SECONDS").map_or(15, |seconds| seconds.parse().unwrap());
