@@ -394,3 +394,35 @@ fn destroy(machine: &Machine, queue: &Destination) {
         .flags(Flags::ACKNOWLEDGE);
     assert_eq!(raw::status(&client.request(request)), 200);
 }
+
+#[test]
+fn a_branch_that_was_to_end_with_its_connection_is_rolled_back() {
+    let mut machine = Machine::new();
+    let from = queue("r.auto");
+    send(&session(&machine.connect(), AUTO), &from, 0..1, PERSISTENT);
+    let mut client = raw::Raw::login(machine.broker.jms_address(), 0);
+    // Format 7, global and branch name of one byte.
+    let mut xid = vec![0, 0, 0, 7, 0, 1, 0, 1, b'g'];
+    xid.resize(72, 0);
+    xid.push(b'b');
+    xid.resize(136, 0);
+    let about = |kind, flags| PacketBuilder::new(kind).body(xid.clone()).int("JMQXAFlags", flags);
+    let begin = about(PacketType::START_TRANSACTION, 0).int("JMQAutoRollback", 1);
+    let id = raw::long(&client.request(begin), "JMQTransactionID");
+    client.consume(2, "r.auto", 10);
+    let got = client.messages(1);
+    assert_eq!(raw::status(&client.acknowledge_in(id, &[&got[0]])), 200);
+    let success = 0x0400_0000;
+    for (kind, flags) in
+        [(PacketType::END_TRANSACTION, success), (PacketType::PREPARE_TRANSACTION, 0)]
+    {
+        assert_eq!(raw::status(&client.request(about(kind, flags))), 200);
+    }
+    assert_eq!(machine.kill().transactions, 1);
+    let connection = machine.connect();
+    let branch = connection.create_xa_session().unwrap();
+    assert_eq!(branch.resource().recover().unwrap(), []);
+    let consumer = session(&connection, AUTO).create_consumer(&from).unwrap();
+    assert_eq!(seen(&next(&consumer)), ("m0".to_owned(), 2));
+    assert_eq!(machine.kill().transactions, 0);
+}

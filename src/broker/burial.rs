@@ -107,6 +107,11 @@ impl Destination {
 /// Buries what a client declares dead: one delivery to a consumer of this destination.
 pub(super) fn declare_dead(block: Bytes, obituary: Obituary, reply: AckReply) -> Command {
     Rare::command(move |at, state, turn| {
+        let refusal = turn.shared.persist.as_ref().and_then(|persist| persist.check().err());
+        if let Some((status, _)) = refusal.filter(|_| state.stores()) {
+            // It could not leave its place, and stays with its consumer.
+            return reply.done(status, turn);
+        }
         let found = first_block(&block);
         let entry = found.and_then(|(consumer, id)| state.take_dead(consumer, &id, turn));
         let Some(entry) = entry else { return reply.done(Status::CONFLICT, turn) };
@@ -123,6 +128,14 @@ pub(super) fn declare_dead(block: Bytes, obituary: Obituary, reply: AckReply) ->
         };
         let key = state.key_of(&entry);
         at.bury_as(state, (&entry.message, key), &death, turn);
-        reply.done(Status::OK, turn);
+        // Behind what the dead message queue has stored in its place.
+        let buried = Rare::command(move |_, _, turn| {
+            turn.after_stored(move |stored, turn| {
+                let status = stored.map_or(Status::UNAVAILABLE, |()| Status::OK);
+                reply.done(status, turn);
+            });
+        });
+        let shared = turn.shared;
+        turn.send(&shared.dmq, buried);
     })
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use crate::{
     flow::Taken,
     proto::broker_in::{AckKind, ReplyTo},
-    sync::{Arc, AtomicU64, Inbox, Ordering},
+    sync::{Arc, AtomicU64, Inbox, Ordering, Plain},
     wire::{MessageId, Status},
 };
 
@@ -19,8 +19,10 @@ use super::{
     coordinator::Transact,
     destination::Destination,
     dispatch::State,
+    gather::Gather,
     output::Output,
     persist::{Copy, StoredKey, Unstored, refused},
+    room::Refused,
     settle::Claim,
     stored::{Share, Stored},
     subscription::Identity,
@@ -70,6 +72,55 @@ impl Reply {
     pub(super) fn refuse(&self, status: Status, reason: &str, turn: &mut Turn<'_>) {
         let packet = self.to.refuse(status, reason);
         turn.send_packet(&self.output, packet);
+    }
+}
+
+/// Who is told what became of a message from a producer.
+#[derive(Debug, Clone)]
+pub(super) enum Sender {
+    /// The producer.
+    One(Reply),
+    /// It is one of several copies; the producer hears of the last one. Only that a copy could not be
+    /// stored counts.
+    Part(Plain<Gather<Refused>>),
+}
+
+impl Sender {
+    /// Hears of so many copies, at least one, and then tells the producer.
+    pub(super) fn of_copies(count: usize, reply: Reply) -> Self {
+        Self::Part(Gather::new(count, move |refusals: Vec<Refused>, turn| {
+            match refusals.into_iter().next() {
+                None => reply.send(Status::OK, turn),
+                Some((status, reason)) => reply.refuse(status, &reason, turn),
+            }
+        }))
+    }
+
+    /// The reply of a message that is not one of several.
+    pub(super) fn alone(self) -> Option<Reply> {
+        match self {
+            Self::One(reply) => Some(reply),
+            Self::Part(_) => None,
+        }
+    }
+
+    /// It was taken.
+    pub(super) fn taken(&self, turn: &mut Turn<'_>) {
+        match self {
+            Self::One(reply) => reply.send(Status::OK, turn),
+            Self::Part(all) => all.add(Vec::new(), turn),
+        }
+    }
+
+    /// It was not.
+    pub(super) fn refuse(&self, status: Status, reason: &str, turn: &mut Turn<'_>) {
+        match self {
+            Self::One(reply) => reply.refuse(status, reason, turn),
+            Self::Part(all) if status == Status::UNAVAILABLE => {
+                all.add(vec![(status, reason.to_owned())], turn);
+            }
+            Self::Part(all) => all.add(Vec::new(), turn),
+        }
     }
 }
 
@@ -205,7 +256,7 @@ pub(super) enum Command {
         /// The message.
         message: Arc<Stored>,
         /// Who wants a reply.
-        reply: Option<Reply>,
+        reply: Option<Sender>,
         /// The producer that used up its credit with it.
         used_up: Option<i64>,
         /// Room was kept for it when its transaction took it.
@@ -218,7 +269,7 @@ pub(super) enum Command {
         /// The message.
         message: Arc<Stored>,
         /// Who wants a reply.
-        reply: Option<Reply>,
+        reply: Option<Sender>,
         /// The durable subscriptions that get it, if it is a topic's.
         copies: Vec<Copy>,
         /// It is stored as one that may have been delivered.

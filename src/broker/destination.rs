@@ -26,7 +26,7 @@ use super::{
     ahead::{self, Purpose},
     attributes::Attributes,
     backlog::{Item, Stop},
-    command::{Command, Reply},
+    command::{Command, Sender},
     consumer::Consumer,
     dead::DeadReason,
     dispatch::{Part, State},
@@ -368,7 +368,7 @@ impl Destination {
         self: &Arc<Self>,
         state: &mut State,
         mut message: Arc<Stored>,
-        reply: Option<Reply>,
+        reply: Option<Sender>,
         (reserved, instead_of): (bool, Option<StoredKey>),
         turn: &mut Turn<'_>,
     ) {
@@ -404,7 +404,7 @@ impl Destination {
             state.add(&message, turn);
         }
         if let Some(reply) = reply {
-            reply.send(Status::OK, turn);
+            reply.taken(turn);
         }
     }
 

@@ -37,6 +37,7 @@ mod dead;
 pub(crate) mod desk;
 mod destination;
 mod dispatch;
+mod gather;
 mod ids;
 mod in_flight;
 mod limits;

@@ -18,7 +18,7 @@ use crate::{
         Entry as StoreEntry, MessageStore, Outcome, StoreError,
         record::{
             CopyRecord, DestinationRecord, FORMAT, MessageRecord, RecentRecord, Record, SharedBy,
-            SubscriptionRecord, TransactionRecord, put_format,
+            SubscriptionRecord, TransactionRecord, put_format, remove_deliveries,
         },
     },
     sync::{Arc, Plain},
@@ -28,14 +28,14 @@ use super::{
     attributes::Attributes,
     backlog::{Entry, Item},
     command::Rare,
-    coordinator::Handle,
+    coordinator::{Answer, Handle, Transact},
     destination::{Destination, Kind, Origin},
     dispatch::{Part, SHARED, State},
     persist::{Position, StoredKey},
     shared::Shared,
     stored::{Share, Stored},
     subscription::{Identity, NoLocal, Sharing, Source, SubscriptionKey, SubscriptionName},
-    transaction::{Finished, Promise, State as TransactionState},
+    transaction::{Finished, Promise, State as TransactionState, Verdict},
     turn::Turn,
     wildcard::{NameKind, classify},
 };
@@ -345,6 +345,10 @@ impl<'a, 't> Recoverer<'a, 't> {
         if self.is_new {
             self.turn.record(|batch, _| put_format(batch));
         }
+        // Counts whose messages are gone.
+        for &(place, sequence) in self.deliveries.keys() {
+            self.turn.record(move |batch, _| remove_deliveries(batch, place, sequence));
+        }
         let leftovers = self.leftovers.len() as u64;
         for key in std::mem::take(&mut self.leftovers) {
             self.turn.remove_stored(Some(key));
@@ -405,7 +409,12 @@ impl<'a, 't> Recoverer<'a, 't> {
             produced,
             stored: kept,
         };
+        let ends_with_connection = promise.start.auto_rollback == AutoRollback::All;
         self.turn.shared.coordinator.restore(promise, parts);
+        if ends_with_connection {
+            let (verdict, nobody) = (Verdict::Rollback, Answer::Asked(Box::new(|_, _| ())));
+            self.turn.transact(Transact::Admin { id, verdict, reply: nobody });
+        }
         Ok(())
     }
 }

@@ -17,11 +17,11 @@ use super::{
         config::is_administrable,
         destination::{Destination, Kind, Origin},
         dispatch::{Part, State},
+        gather::Gather,
         turn::Turn,
     },
     Outcome, Refused,
     answer::{Answer, Caller},
-    gather::Gather,
     info::{self, CLASS, Change, Load, attribute_values},
     request::{AdminRequest, kind_named},
 };
@@ -374,6 +374,8 @@ fn everywhere(
             if !state.destroyed {
                 work(at, state, turn);
             }
+            // Whoever is told at the end is told behind all that was changed.
+            turn.push_units();
             gather.add(Vec::new(), turn);
         });
         turn.send(&place, command);

@@ -14,7 +14,6 @@ mod broker;
 mod clients;
 mod destinations;
 mod durables;
-mod gather;
 mod info;
 mod request;
 mod survey;

@@ -4,10 +4,7 @@ use std::fmt;
 
 use crate::sync::Plain;
 
-use super::{
-    super::{connection::Connection, server::Mail, turn::Turn},
-    gather::Gather,
-};
+use super::super::{connection::Connection, gather::Gather, server::Mail, turn::Turn};
 
 /// Work for one loop, done on all its open connections in one go.
 pub(in crate::broker) struct Work(Box<Inner>);

@@ -9,7 +9,7 @@ use crate::{
 use super::{
     super::{
         admin,
-        command::{Command, Reply},
+        command::{Command, Reply, Sender},
         coordinator::{Answer, Handle, Transact},
         destination::{Destination, Kind, STORED_CLEAR},
         stored::Stored,
@@ -145,7 +145,7 @@ impl Connection {
                 if kind == Kind::Topic {
                     message.share = Some(turn.spare().share_of(&destination));
                 }
-                let reply = to.wanted.then(|| self.reply(to));
+                let reply = to.wanted.then(|| Sender::One(self.reply(to)));
                 self.send_one(&destination, message, reply, way, turn)
             }
             Named::Many(pattern) => self.send_many(to, &pattern, &message, way, turn),
@@ -169,7 +169,7 @@ impl Connection {
         &mut self,
         destination: &Arc<Destination>,
         mut message: Stored,
-        reply: Option<Reply>,
+        reply: Option<Sender>,
         way: Way,
         turn: &mut Turn<'_>,
     ) -> Result<(), Refusal> {
@@ -202,7 +202,7 @@ impl Connection {
             destination: Handle(Arc::clone(destination)),
             message: Arc::new(message),
             is_copy,
-            reply: reply.map(Answer::Client),
+            reply: reply.and_then(Sender::alone).map(Answer::Client),
         });
         Ok(())
     }
@@ -221,6 +221,10 @@ impl Connection {
         let way = Way { used_up: None, is_copy: true, ..way };
         // A transaction that cannot take one copy takes none after it, so the last one knows.
         let teller = if way.transaction != 0 && to.wanted { topics.len() } else { 0 };
+        let is_persistent = message.packet.header().flags.contains(Flags::PERSISTENT);
+        let is_awaited = to.wanted && way.transaction == 0 && turn.shared.persist.is_some();
+        let all = (is_awaited && is_persistent && !topics.is_empty())
+            .then(|| Sender::of_copies(topics.len(), self.reply(to)));
         for (at, topic) in topics.iter().enumerate() {
             let packet = message.packet.clone();
             let packet = if at == 0 { packet } else { packet.with_id(turn.stamp()) };
@@ -228,10 +232,11 @@ impl Connection {
             copy.client_id.clone_from(&message.client_id);
             copy.due = message.due;
             copy.share = Some(turn.spare().share_of(topic));
-            let reply = (at + 1 == teller).then(|| self.reply(to));
+            let last = (at + 1 == teller).then(|| Sender::One(self.reply(to)));
+            let reply = all.clone().or(last);
             self.send_one(topic, copy, reply, way, turn)?;
         }
-        if to.wanted && teller == 0 {
+        if to.wanted && teller == 0 && all.is_none() {
             turn.send_packet(&self.output, to.with(Status::OK));
         }
         Ok(())

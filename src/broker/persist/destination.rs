@@ -9,7 +9,7 @@ use crate::{
 use super::{
     super::{
         backlog::Entry,
-        command::{AckReply, Reply},
+        command::{AckReply, Sender},
         destination::{Destination, Origin},
         dispatch::{Part, SHARED, State},
         stored::Stored,
@@ -173,7 +173,7 @@ impl Destination {
         self: &Arc<Self>,
         state: &mut State,
         message: Arc<Stored>,
-        reply: Option<Reply>,
+        reply: Option<Sender>,
         copies: Vec<Copy>,
         instead_of: Option<StoredKey>,
         turn: &mut Turn<'_>,
@@ -200,7 +200,7 @@ impl Destination {
         &self,
         state: &mut State,
         mut message: Arc<Stored>,
-        (reply, marked): (Option<Reply>, bool),
+        (reply, marked): (Option<Sender>, bool),
         copies: &[Copy],
         outcome: Result<(), Unstored>,
         turn: &mut Turn<'_>,
@@ -226,7 +226,7 @@ impl Destination {
             state.add_stored(&message, copies, turn);
         }
         if let Some(reply) = reply {
-            reply.send(Status::OK, turn);
+            reply.taken(turn);
         }
     }
 

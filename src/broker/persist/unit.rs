@@ -8,7 +8,7 @@ use crate::{
 };
 
 use super::super::{
-    command::{AckReply, Reply},
+    command::{AckReply, Sender},
     destination::Destination,
     stored::Stored,
     turn::Turn,
@@ -136,7 +136,7 @@ pub(in crate::broker) enum Then {
         /// The message.
         message: Arc<Stored>,
         /// Who wants a reply.
-        reply: Option<Reply>,
+        reply: Option<Sender>,
         /// The durable subscriptions that get it.
         copies: Vec<Copy>,
         /// As in [`Copy::delivered`].

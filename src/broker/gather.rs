@@ -7,7 +7,7 @@
 
 use crate::sync::{AtomicUsize, Inbox, Ordering, Plain};
 
-use super::super::turn::Turn;
+use super::turn::Turn;
 
 type Finish<T> = Box<dyn FnOnce(Vec<T>, &mut Turn<'_>) + Send + Sync>;
 
