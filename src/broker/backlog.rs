@@ -36,7 +36,7 @@ pub(super) use self::{
 use super::stored::{Share, Stored};
 
 /// Priorities on the wire are 0 to 9; larger numbers count as 9.
-const PRIORITIES: usize = 10;
+pub(super) const PRIORITIES: usize = 10;
 
 /// A lane, or the list of expirations, is tidied up only from this length on.
 const TIDY_FROM: usize = 64;

@@ -35,9 +35,6 @@ use super::{
     Op, Ops, Places, Prepared, StoredKey, Then, Unit, Unstored,
 };
 
-/// How many of the latest batches are remembered by their messages' ids.
-const RECENT_BATCHES: u64 = 4096;
-
 /// Percentiles are counted anew after so many commits.
 const PERCENTILES_EVERY: u64 = 64;
 
@@ -340,7 +337,7 @@ impl Committer {
         if !self.batch.is_empty() {
             self.recent.sequence = self.next_sequence - 1;
             self.recent.place = self.places.next - 1;
-            let slot = u32::try_from(number % RECENT_BATCHES).unwrap_or(0);
+            let slot = u32::try_from(number % record::RECENT_SLOTS).unwrap_or(0);
             record::put_recent(&mut self.batch, slot, &self.recent);
         }
         units

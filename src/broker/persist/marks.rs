@@ -11,7 +11,7 @@ use crate::sync::Arc;
 
 use super::{
     super::{
-        backlog::Entry,
+        backlog::{Entry, PRIORITIES},
         command::Rare,
         destination::Destination,
         dispatch::{SHARED, State},
@@ -19,9 +19,6 @@ use super::{
     },
     Op, Ops, StoredKey, Then, Unit,
 };
-
-/// Priorities, as backlogs have them.
-const PRIORITIES: usize = 10;
 
 /// Most messages that are marked at once.
 const AHEAD_MAX: usize = 1024;
